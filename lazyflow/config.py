@@ -297,11 +297,14 @@ class set:
 
     def __enter__(self) -> None:
         with _lock:
-            for at, layer in enumerate(_layers):
-                if layer is self._values:
-                    del _layers[at]
-                    break
+            self._leave_defaults()
         self._tokens.append(_context.set({**_context.get(), **self._values}))
+
+    def _leave_defaults(self) -> None:  # a loop beside `with`: see schedulers/threads.py
+        for at, layer in enumerate(_layers):
+            if layer is self._values:
+                del _layers[at]
+                break
 
     def __exit__(
         self,

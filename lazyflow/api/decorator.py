@@ -97,9 +97,11 @@ class DelayedFunction(Delayed, _Unfinished):
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         """Bind to an object as the callable itself would: functions do, builtins do not."""
         func = self._args[0]
-        if obj is None or isinstance(func, staticmethod) or not hasattr(type(func), "__get__"):
+        get = getattr(type(func), "__get__", None)
+        if obj is None or get is None or isinstance(func, staticmethod):
             return self
-        return MethodType(self, obj)
+        # Bound methods, since Python 3.13, and partials in it have __get__, and give themselves.
+        return self if get(func, obj, owner) is func else MethodType(self, obj)
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_THE_FUNCTION:

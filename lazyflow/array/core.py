@@ -340,7 +340,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     argtopk = method("argtopk")
     astype = method("astype")
     choose = method("choose")
-    compress = method("compress")
+    compress = method("compress_method")
     clip = method("clip")
     conj = method("conj_of")
     conjugate = method("conj_of")

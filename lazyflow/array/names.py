@@ -84,7 +84,7 @@ HELPERS: dict[str, str] = {
     "functions.computed": "computed_call may_share_memory numba_value shares_memory",
     "functions.elementwise": "call_ufunc compared conj_of field power_by",
     "functions.indexing.setitem": "set_item",
-    "functions.indexing.taking": "getitem_by_arrays vindex_of",
+    "functions.indexing.taking": "compress_method getitem_by_arrays vindex_of",
     "functions.manipulation.layout": "view_as",
     "functions.manipulation.shaping": "reshape_method",
     "functions.mutators": "copyto fill_diagonal place put put_along_axis putmask",

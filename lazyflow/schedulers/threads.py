@@ -10,7 +10,8 @@ run itself. When the rest of it runs elsewhere it sleeps, and meanwhile the pool
 thread more: nesting cannot deadlock, with one worker too. It never runs tasks of other runs,
 which might need a lock that is held lower on its own stack.
 
-State, all guarded by `_lock` (taken when threads go idle or are woken, never per task):
+State, all guarded by `_lock` (taken when threads go idle or are woken, never per task; by the main
+thread not around loops: to Python 3.13 jumps back are outside, and Ctrl-C would leave it locked):
 
     _size         how many threads are wanted: the largest num_workers that was asked for
     _threads      threads that belong to the pool and do not sleep inside a task
@@ -142,13 +143,12 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         """Wake or start as many threads as there are tasks and slots for."""
         # The run's tasks are in its list already, and a thread that finds the list empty takes
         # the run out of `_queued` before it looks a second time: one of the two sees the other.
-        if not self._idle and run in self._queued and self._full():
+        if not self._idle and run in self._queued and len(self._threads) >= self._size:
             return
         with self._lock:
             self._enqueue(run)
-            for _ in range(min(count, run.attached.count)):
-                if not self._wake() and not self._start_thread() and not self._ask_to_leave(run):
-                    break
+            calls = range(min(count, run.attached.count))
+            all(self._wake() or self._start_thread() or self._ask_to_leave(run) for _ in calls)
             if not self._threads and not run.over:
                 raise RuntimeError("no thread can be started, and lazyflow has none")
 
@@ -181,19 +181,22 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     def abandon(self, run: Run) -> None:
         """Replace the threads that are still inside a task of a run that was given up."""
         with self._lock:
-            self._queued.discard(run)
-            for queue in self._queues:
-                if run in queue:
-                    queue.remove(run)
-            for urgent in self._by_priority:
-                urgent.remove(run)
-            for thread in (*self._threads, *self._sleeping):
-                is_inside = thread.run is run and thread is not here.worker
-                if is_inside or thread.thread.ident is None:  # Ctrl-C came while it was started
-                    thread.abandoned = True
-                    self._threads.discard(thread)
-                    self._sleeping.discard(thread)
+            self._take_out(run)
             self._serve_ready()
+
+    def _take_out(self, run: Run) -> None:
+        self._queued.discard(run)
+        for queue in self._queues:
+            if run in queue:
+                queue.remove(run)
+        for urgent in self._by_priority:
+            urgent.remove(run)
+        for thread in (*self._threads, *self._sleeping):
+            is_inside = thread.run is run and thread is not here.worker
+            if is_inside or thread.thread.ident is None:  # Ctrl-C came while it was started
+                thread.abandoned = True
+                self._threads.discard(thread)
+                self._sleeping.discard(thread)
 
     def _take_back(self, me: _Thread) -> None:
         """Forget that a thread was given up when it came back and another run is under it."""
@@ -203,9 +206,6 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
                 self._threads.add(me)
 
     # -- threads ----------------------------------------------------------------------------
-
-    def _full(self) -> bool:
-        return len(self._threads) >= self._size
 
     def _enqueue(self, run: Run) -> None:
         if not run.stop:
@@ -226,7 +226,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
 
     def _start_thread(self) -> bool:
         """Add a thread; False when there are enough, or no more to be had."""
-        if self._full():
+        if len(self._threads) >= self._size:
             return False
         self._serial += 1
         me = _Thread(f"lazyflow-{self._serial}", self)
@@ -379,8 +379,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
             self._sleeping.clear()
             for thread in threads:  # a compute in a task may want the pool to grow again
                 thread.abandoned = True
-            while self._wake():
-                pass
+            sum(iter(self._wake, False))
         for run in runs:
             run.cancel(Cancelled("lazyflow was shut down before the run was done"))
         return threads

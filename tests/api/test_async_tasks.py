@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import threading
 import traceback
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +14,7 @@ from engine_schedulers import DISTRIBUTED, SCHEDULERS
 
 import lazyflow
 from lazyflow import Cancelled, compute, config, delayed, submit
+from lazyflow.departures import wait_for_last_calls
 from lazyflow.testing.signals import Gate
 
 variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
@@ -118,6 +120,26 @@ def test_one_loop_for_all_tasks_of_a_thread() -> None:
 
     loops = compute([delayed(loop)() for _ in range(5)], scheduler="threads", num_workers=1)[0]
     assert len(set(loops)) == 1
+
+
+def test_the_loop_of_a_thread_is_closed_with_it_though_an_error_stays() -> None:
+    loops, errors = [], []
+
+    async def fails() -> None:
+        loops.append(asyncio.get_running_loop())
+        raise KeyError("kept")
+
+    def in_a_thread() -> None:
+        try:
+            delayed(fails)().compute(scheduler="sync")
+        except KeyError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=in_a_thread)
+    thread.start()
+    thread.join()
+    wait_for_last_calls()
+    assert loops[0].is_closed() and errors
 
 
 async def until_cancelled(began: Gate, ended: Gate) -> None:

@@ -1,5 +1,7 @@
 """The one comparison of chunked arrays with NumPy, and what a computation is made of."""
 
+import warnings
+
 import numpy as np
 
 import lazyflow
@@ -49,6 +51,17 @@ def check_all(found, expected, **options):
             check(one, other, **options)
     else:
         check(found, expected, **options)
+
+
+def told_of(call):
+    """Return what a call gives, or None, and its warnings and error with the file they are of."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            found, words = call(), []
+        except ValueError as error:
+            found, words = None, [str(error)]
+    return found, [*words, *[(str(each.message), each.filename) for each in told]]
 
 
 def same_values(found, expected, *, rtol=0.0, atol=0.0):

@@ -72,6 +72,12 @@ def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:
             yield node.line, node.name, blocks, prod(map(max, node.chunks)) * itemsize
 
 
+def order_of(node: Expr) -> tuple[int, ...]:
+    """Return the `memory_order` in which a node is computed."""
+    (made,) = optimize([node], False, config.get("array_fusion"))
+    return _in_memory_order(made)[1] or tuple(range(node.ndim))
+
+
 def _in_memory_order(node: Expr) -> tuple[Expr, tuple[int, ...] | None]:
     """Return what a node is with its axes in another order, and that order: it is read in a row.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
+from lazyflow.graph.task import users_depth
 
 #: Axes of a reduction: one, several, or all.
 Axes = int | Sequence[int] | None
@@ -54,6 +56,16 @@ def operands(given: Sequence[Any]) -> tuple[list[Any], np.dtype[Any]]:
 def operand_as(x: Any, dtype: Any) -> Expr:
     """Return an `operand` as a node of a dtype."""
     return elementwise.cast(x, dtype) if isinstance(x, Expr) else elementwise.wrapped(x, dtype)
+
+
+def as_numpy_tells(function: Any, *args: Any, **keywords: Any) -> Any:
+    """Return what NumPy's function gives; its warnings are those of the user's line."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = function(*args, **keywords)
+    for each in told:
+        warnings.warn(each.message, each.category, stacklevel=users_depth())
+    return found
 
 
 def lengths_of(shape: Any) -> tuple[int, ...]:
@@ -112,6 +124,22 @@ def as_result(node: Expr, out: Any, casting: str = "same_kind") -> Array:
     if isinstance(out, tuple):
         (out,) = out
     return Array(node) if out is None else assign_out(out, node, casting)
+
+
+def out_dtype(out: Any) -> np.dtype[Any] | None:
+    """Return the dtype of what is given as ``out=``; None: nothing is."""
+    if isinstance(out, tuple):
+        (out,) = out
+    return None if out is None else as_node(out).dtype
+
+
+def check_out(function: Any, given: np.dtype[Any], out: Any, /, **keywords: Any) -> None:
+    """Raise what NumPy's reduction does for an ``out=`` of such a type, given few elements."""
+    wanted = out_dtype(out)
+    if wanted is not None and not (wanted.hasobject or given.hasobject):  # nothing is known of them
+        with np.errstate(all="ignore"):
+            few = np.ones(2, given)
+            as_numpy_tells(function, few, axis=0, out=np.empty((), wanted), **keywords)
 
 
 def assign_out(target: Any, node: Expr, casting: str = "same_kind") -> Any:

@@ -10,7 +10,7 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_1d, as_result
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
-from lazyflow.array.functions.reductions.by_ufunc import ufunc_accumulate
+from lazyflow.array.functions.reductions.by_ufunc import dtype_with_out, ufunc_accumulate
 from lazyflow.array.functions.reductions.without_nan import filled
 from lazyflow.array.nodes.moments import axis_of
 
@@ -120,8 +120,9 @@ def _array_api(
             "For arrays which have more than one dimension ``axis`` argument is required."
         )
     axis = 0 if axis is None else axis_of(axis, node.ndim)
+    dtype = dtype_with_out(ufunc, dtype, node.dtype, out)
     made = ufunc_accumulate(ufunc, Array(node), axis, dtype)
     if include_initial:
         shape = [1 if k == axis else n for k, n in enumerate(made.shape)]
         made = concatenate([np.full(shape, ufunc.identity, made.dtype), made], axis=axis)
-    return as_result(made.expr, out)
+    return as_result(made.expr, out, "unsafe")

@@ -273,9 +273,9 @@ def conjugated(x: Any) -> Array:
     return _called(np.conjugate, (as_array(x),))
 
 
-def conj_of(x: Array) -> Array:
+def conj_of(x: Array, out: Array | None = None) -> Array:
     """Return ``x.conj()``: unlike NumPy's function the method leaves real numbers as they are."""
-    return x if x.dtype.kind in "biuf" else conjugated(x)
+    return as_result((x if x.dtype.kind in "biuf" else conjugated(x)).expr, out)
 
 
 def angle(x: ArrayLike, deg: bool = False) -> Array:
@@ -316,8 +316,10 @@ def nan_to_num(
     return as_result(made, None if copy else x)
 
 
-def copy(a: ArrayLike) -> Array:
+def copy(a: ArrayLike, order: str = "K") -> Array:
     """Return an equal array of its own, which in-place operations on the other do not change.
+
+    Parameters are those of ``np.copy``, without `subok`.
 
     >>> import lazyflow.array as la
     >>> x = la.zeros(3)
@@ -326,6 +328,7 @@ def copy(a: ArrayLike) -> Array:
     >>> x.compute(), y.compute()
     (array([0., 0., 0.]), array([1., 0., 0.]))
     """
+    check_order(order)
     return Array(as_node(a))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from lazyflow.array.functions.arguments import (
     Casting,
     DTypeLike,
     as_array,
+    as_numpy_tells,
     as_result,
     broadcast_node,
 )
@@ -28,7 +28,6 @@ from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.tree import tree, whole_along
-from lazyflow.graph.task import users_depth
 
 
 def _differ(n: int | None, m: int | None) -> bool:
@@ -145,10 +144,13 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
     second = tuple([axis_of(k, b.ndim) for k in second])
     if any(_differ(a.shape[k], b.shape[m]) for k, m in zip(first, second, strict=True)):
         raise ValueError("shape-mismatch for sum")
-    if {a.dtype.char, b.dtype.char} & set("LQ") and "m" in (a.dtype.kind, b.dtype.kind):
-        a, b = (astype(x, object) for x in (a, b))  # which NumPy makes of both
     if {a.dtype.kind, b.dtype.kind} <= set("bium") and "m" in (a.dtype.kind, b.dtype.kind):
-        return tensordot(_as_numbers(a), _as_numbers(b), (first, second)).view("m8")
+        # Objects, where spans have no type in common; spans of no unit, before NumPy 2.5.
+        found = np.dot(np.zeros(1, a.dtype), np.zeros(1, b.dtype))
+        dtype = np.result_type(found) if isinstance(found, np.generic) else np.dtype(object)
+        a, b = astype(a, dtype), astype(b, dtype)
+        if dtype.kind == "m":  # NaT is a number here, as in NumPy
+            return tensordot(a.view(np.int64), b.view(np.int64), (first, second)).view(dtype)
     if len(set(first)) < len(first) or len(set(second)) < len(second):
         raise ValueError("an axis can be summed over once only; axes= names one twice")
     labels = tuple(range(a.ndim))
@@ -157,11 +159,6 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
     ])
     out = tuple([x for x in (*labels, *others) if x not in first])
     return Array(product(a.expr, labels, b.expr, others, out, _dtype(a, b)))
-
-
-def _as_numbers(x: Array) -> Array:
-    """Return spans of time as NumPy's products take them: NaT is a number, and units are lost."""
-    return x.view(np.int64) if x.dtype.kind == "m" else astype(x, np.int64)
 
 
 def inner(a: ArrayLike, b: ArrayLike) -> Array:
@@ -273,10 +270,6 @@ def trace(
 
 def _cross_in_plane(x: Array, y: Array, axisc: int) -> Array:
     """Return the cross product where one vector or both have two elements."""
-    warnings.warn(
-        "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors "
-        "instead. (deprecated in NumPy 2.0)", DeprecationWarning, stacklevel=users_depth(),
-    )
     dtype = np.promote_types(x.dtype, y.dtype)
     x, y = (astype(each, dtype) for each in (x, y))
     last: Array = x[..., 0] * y[..., 1] - x[..., 1] * y[..., 0]
@@ -305,13 +298,8 @@ def cross(
     if not (np.ndim(a) and np.ndim(b)):
         raise ValueError("At least one array has zero dimension")
     x, y = _last(as_array(a), axisa), _last(as_array(b), axisb)
-    lengths = {x.shape[-1], y.shape[-1]}
-    if not lengths <= {2, 3}:
-        raise ValueError(
-            "incompatible dimensions for cross product\n(dimension must be 2 or 3, they are "
-            f"{x.shape[-1]} and {y.shape[-1]})"
-        )
-    if 2 in lengths:
+    if not x.shape[-1] == y.shape[-1] == 3:
+        as_numpy_tells(np.cross, np.zeros(x.shape[-1]), np.zeros(y.shape[-1]))
         return _cross_in_plane(x, y, axisc)
     shape = broadcast_shape([x.shape, y.shape])
     nodes = [whole_along(broadcast_node(each.expr, shape), (len(shape) - 1,)) for each in (x, y)]

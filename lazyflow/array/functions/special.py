@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.functions.arguments import ArrayLike, as_array, operand_as, operands
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    as_array,
+    as_numpy_tells,
+    operand_as,
+    operands,
+)
 from lazyflow.array.functions.elementwise import call_ufunc, of_each, where
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
@@ -46,7 +52,10 @@ def fix(x: ArrayLike, out: Array | None = None) -> Array:
     >>> la.fix(la.asarray([-1.7, 1.7])).compute()
     array([-1.,  1.])
     """
-    return of_each(np.fix, x, out)
+    given = as_array(x)
+    as_numpy_tells(np.fix, np.zeros(0, given.dtype))
+    found: Array = call_ufunc(np.trunc, (given,), out=out)
+    return found
 
 
 def isreal(x: ArrayLike) -> Array:

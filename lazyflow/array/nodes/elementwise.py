@@ -191,7 +191,8 @@ def where(condition: Expr, a: Any, b: Any) -> Expr:
         condition = cast(condition, bool)
     dtype = np.result_type(*[x.dtype if isinstance(x, Expr) else x for x in (a, b)])
     native = dtype if dtype.kind == "V" else dtype.newbyteorder("=")
-    a, b = [x if isinstance(x, Expr) else wrapped(x, native) for x in (a, b)]
+    zero = np.zeros((), native)  # beside which NumPy's own function, since 2.5, refuses or wraps
+    a, b = [x if isinstance(x, Expr) else constant(np.where(True, x, zero)) for x in (a, b)]
     made = Elementwise((condition, a, b), WHERE, (condition.dtype, native, native, native))
     # beside a Python number NumPy keeps the order of bytes of spans of time
     return cast(made, dtype) if dtype.kind == "m" else made

@@ -28,15 +28,21 @@ def _dividing(quiet: bool) -> Any:
 
 @dataclass(frozen=True)
 class MeanOf:
-    """Divides a sum by the number of elements."""
+    """Divides a sum by the number of elements.
+
+    dtype, held
+        Of the result; of the array that has the sum before, if another than it is made in: `out`.
+    """
 
     count: int
     dtype: np.dtype[Any]
+    held: np.dtype[Any] | None = None
     __name__ = "mean"
 
     def __call__(self, total: Any) -> Any:
         if self.count == 0:
             warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+        total = np.asarray(total).astype(self.held or total.dtype, copy=False)
         found = np.true_divide(total, np.intp(self.count))  # in the type that NumPy divides in
         return np.asarray(found).astype(self.dtype, copy=False)
 
@@ -47,15 +53,19 @@ class MeanOfTotals:
 
     quiet
         What is divided by 0 is told by one warning, as in the versions that leave NaN out.
+    dtype, held
+        As of `MeanOf`.
     """
 
     quiet: bool
     dtype: np.dtype[Any]
+    held: np.dtype[Any] | None = None
     __name__ = "divide"  # NumPy's warnings say so
 
     def __call__(self, total: Any, count: Any) -> Any:
         if np.any(count == 0):
             warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+        total = np.asarray(total).astype(self.held or total.dtype, copy=False)
         with _dividing(self.quiet):
             found = np.true_divide(total, count)
         return np.asarray(found).astype(self.dtype, copy=False)
@@ -110,6 +120,20 @@ class VarOf:
         # before the root: what overflows is infinite, as in NumPy
         found = np.asarray(found).astype(self.dtype, copy=False)
         return np.asarray(np.sqrt(found)).astype(self.dtype, copy=False) if self.root else found
+
+
+@dataclass(frozen=True)
+class VarOfTotals:
+    """Computes what `VarOf` does of sums of squares and of how many they are."""
+
+    of_moments: VarOf
+
+    @property
+    def __name__(self) -> str:
+        return self.of_moments.__name__
+
+    def __call__(self, squares: Any, count: Any) -> Any:
+        return self.of_moments((count, None, squares))
 
 
 # -- the common part ----------------------------------------------------------------------------

@@ -105,7 +105,9 @@ def to_the_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
         known = getattr(_mine, "loop", None)
         if known is None:
             known = _mine.loop = _Loop()
-        return known.runner.run(coroutine, context=context)
+        runner = known.runner
+        del known  # in a frame that stays with an error it would outlive the thread
+        return runner.run(coroutine, context=context)
     from concurrent.futures import ThreadPoolExecutor  # asyncio has imported it
 
     beside = ThreadPoolExecutor(1, "lazyflow-coroutine")

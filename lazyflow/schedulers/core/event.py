@@ -70,12 +70,7 @@ class Event:
                 before.extend(map(_hear_signals, (bell.write_end,)))
             except ValueError:  # Python is embedded, and its main thread is not the process's
                 return self._pass(-1 if timeout is None else timeout)
-            while not self._pass(0):
-                left = None if deadline is None else deadline - monotonic()
-                if left is not None and left <= 0:
-                    return False
-                bell.sleep(left)
-            return True
+            return self._until_rung(bell, deadline)
         finally:
             if before:
                 try:  # the call itself, and first: a Ctrl-C can come after it, not before
@@ -84,6 +79,14 @@ class Event:
                     signal.set_wakeup_fd(-1)
                 bell.hand_on(before[0])
             self._bells = tuple(b for b in self._bells if b is not bell)
+
+    def _until_rung(self, bell: _Bell, deadline: float | None) -> bool:
+        while not self._pass(0):
+            left = None if deadline is None else deadline - monotonic()
+            if left is not None and left <= 0:
+                return False
+            bell.sleep(left)
+        return True
 
 
 class _Bell:

@@ -270,22 +270,24 @@ class Lifecycle(ABC):
                 return
             if self.uses_left is None:
                 self.uses_left = [len(self.plan.uses(i)) for i in range(self.plan.end)]
-            uses = self.uses_left
-            todo = []
-            while self.dropped:
-                i = self.dropped.popleft().then
-                if self.futures.pop(i, None) is not None:
-                    todo.append(i)
-            while todo:
-                i = todo.pop()
-                uses[i] -= 1
-                if uses[i] == 0:
-                    self.unneeded.add(i)
-                    todo.extend(self.plan.inputs[i] or ())
+            self._count_down(self.futures, self.uses_left)
             is_over = not self.futures
         if is_over:
             error = Cancelled("every result of the run was dropped before it was computed")
             self._fail(error, replace_threads)
+
+    def _count_down(self, futures: dict[int, Gone], uses: list[int]) -> None:
+        todo = []
+        while self.dropped:
+            i = self.dropped.popleft().then
+            if futures.pop(i, None) is not None:
+                todo.append(i)
+        while todo:
+            i = todo.pop()
+            uses[i] -= 1
+            if uses[i] == 0:
+                self.unneeded.add(i)
+                todo.extend(self.plan.inputs[i] or ())
 
     def hear_of_drops(self, futures: dict[int, TaskFuture]) -> None:
         """Have the threads that run this look when one of its futures was dropped.

@@ -168,13 +168,17 @@ def _shortage(size: int) -> str:
 
 def trim(keep: int = 0) -> None:
     """Return the pages of unused files to the machine, but for so many bytes."""
-    excess = []
+    excess: list[_File] = []
     with _lock:
         _settle()
-        while sum(file.size for file in _unused) > keep:
-            excess.append(_unused.pop(0))
+        _take_beyond(keep, excess)
     for file in excess:
         _drop_pages(file)
+
+
+def _take_beyond(keep: int, excess: list[_File]) -> None:  # no loop in `with`: see threads.py
+    while sum(file.size for file in _unused) > keep:
+        excess.append(_unused.pop(0))
 
 
 def _drop_pages(file: _File) -> None:

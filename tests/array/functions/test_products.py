@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from array_checks import check_near, kept_inputs
+from array_checks import check_near, kept_inputs, told_of
 from array_examples import Store
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -195,8 +195,6 @@ def test_cross_products():
     check_near(np.cross(a, b), np.cross(x, y))
     check_near(np.cross(a.T, b, axisa=0, axisc=0), np.cross(x.T, y, axisa=0, axisc=0))
     check_near(la.cross([1, 0, 0], a), np.cross([1, 0, 0], x))
-    with pytest.raises(ValueError, match="must be 2 or 3, they are 3 and 4"):
-        la.cross(a, la.ones(4))
 
 
 def test_inner_products_that_do_not_fit():
@@ -345,6 +343,10 @@ SPANS = np.array([[5, -3, "NaT"], [7, 100, 2]], "m8[s]")
 @pytest.mark.parametrize(("a", "b"), [
     (SPANS, np.arange(6).reshape(3, 2)), (BOOLS, SPANS.T), (SPANS, SPANS.T),
     (BOOLS, BOOLS.T), (BOOLS, BOOLS.T.astype(object)), (SPANS, np.ones((3, 2))),
+    (SPANS, SPANS.T.astype("m8[m]")), (SPANS.astype("m8[ms]"), SPANS.T),
+    (SPANS.T.view("m8"), SPANS), (SPANS.view("m8[10s]"), np.arange(6, dtype="u4").reshape(3, 2)),
+    (BOOLS, SPANS.T.astype(">m8[s]")), (SPANS, np.arange(6, dtype="u8").reshape(3, 2)),
+    (SPANS, SPANS.T.view("m8[M]")),
 ])
 @pytest.mark.parametrize("call", [
     lambda m, a, b: m.dot(a, b), lambda m, a, b: m.inner(a, b.T), lambda m, a, b: m.vdot(a, b.T),
@@ -357,30 +359,31 @@ def test_products_of_spans_and_booleans(call, a, b):
     try:
         expected = call(np, a, b)
     except (TypeError, SystemError, AttributeError):
-        with pytest.raises(TypeError):
-            call(la, *chunked)
+        with pytest.raises((TypeError, AttributeError)):
+            call(la, *chunked).compute()
         return
     found = np.asarray(call(la, *chunked).compute())
-    if expected is not found.dtype != object:
-        assert found.dtype == np.asarray(expected).dtype
+    assert found.dtype == np.asarray(expected).dtype
     assert found.tolist() == np.asarray(expected).tolist()
 
 
 @pytest.mark.parametrize("axes", [{}, {"axisc": 0}])
 @pytest.mark.parametrize(("n", "m"), [(2, 2), (2, 3), (3, 2)])
 @pytest.mark.parametrize("dtypes", [("f8", "f8"), ("i4", "f4"), ("u1", "u1")])
-@pytest.mark.filterwarnings("ignore:Arrays of 2-dimensional vectors:DeprecationWarning")
 def test_cross_products_in_the_plane(n, m, dtypes, axes):
     a = np.arange(3 * n).reshape(3, n).astype(dtypes[0])
     b = np.arange(3 * m)[::-1].reshape(3, m).astype(dtypes[1])
-    check_near(la.cross(la.from_array(a, chunks=2), la.from_array(b, chunks=1), **axes),
-          np.cross(a, b, **axes))
-    one = la.from_array(b[0], chunks=1)
-    check_near(la.cross(la.from_array(a, chunks=2), one), np.cross(a, b[0]))
-    with pytest.warns(DeprecationWarning, match="2-dimensional vectors"):
-        la.cross(la.from_array(a), la.from_array(b))
-    with pytest.raises(ValueError, match="incompatible dimensions for cross product"):
-        la.cross(la.ones((2, 4)), la.ones((2, 4)))
+    x, y, one = (la.from_array(each, chunks=k) for each, k in ((a, 2), (b, 1), (b[0], 1)))
+    for ours, numpys in (
+        (lambda: la.cross(x, y, **axes), lambda: np.cross(a, b, **axes)),
+        (lambda: la.cross(x, one), lambda: np.cross(a, b[0])),
+        (lambda: la.cross(x, la.ones((3, 4))), lambda: np.cross(a, np.ones((3, 4)))),
+    ):
+        expected, words = told_of(numpys)  # deprecated, and refused from NumPy 2.5 on
+        found, our_words = told_of(ours)
+        assert our_words == words
+        if expected is not None:
+            check_near(found, expected)
 
 
 class Watcher:

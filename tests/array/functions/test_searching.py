@@ -182,6 +182,35 @@ def test_deleting_many_and_inserting_one(n, chunk, seed):
     check(la.insert(x, place, new, 0), np.insert(a, place, new.compute(), 0))
 
 
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_inserted_values_are_in_the_order_of_their_indices(data):
+    shape = data.draw(st.sampled_from([(0,), (5,), (4, 3), (0, 3)]))
+    axis = data.draw(st.sampled_from([None, *range(len(shape))]))
+    a = np.arange(np.prod(shape), dtype=data.draw(st.sampled_from(["i8", "f4"]))).reshape(shape)
+    n = a.size if axis is None else shape[axis]
+    indices = st.lists(st.integers(-n, n), max_size=4)
+    ends = st.none() | st.integers(-n - 1, n + 1)
+    at = data.draw(st.one_of(
+        indices, indices.map(lambda x: np.array(x, int)), st.just([]), st.just(np.array([])),
+        st.builds(slice, ends, ends, st.sampled_from([None, 1, 2, -1, -2])),
+        st.lists(st.booleans(), min_size=n, max_size=n).map(lambda x: np.array(x, bool)),
+    ))
+    count = len(range(n)[at]) if isinstance(at, slice) else np.size(at)
+    if np.asarray(at).dtype == bool:
+        count = int(at.sum())
+    new = data.draw(st.sampled_from([
+        9, np.arange(100, 100 + count), np.arange(100, 100 + 3 * count).reshape(count, 3),
+    ]))
+    x = la.from_array(a, chunks=2)
+    try:
+        expected = np.insert(a, at, new, axis)
+    except (ValueError, IndexError) as error:
+        assert raised(lambda: la.insert(x, at, new, axis))[0] is type(error)
+    else:
+        check(la.insert(x, at, new, axis), expected)
+
+
 def test_insert_of_blocks():
     x = la.from_array(A, chunks=2)
     for at, new, axis in (

@@ -143,12 +143,28 @@ def test_reshape_errors(shape, words):
 
 def test_reshape_refuses_other_orders_and_promises():
     x = la.ones(4)
-    with pytest.raises(ValueError, match="C order; got order='F'"):
-        x.reshape(2, 2, order="F")
+    with pytest.raises(ValueError, match=r"one of 'C', 'F', or 'A' \(got 'K'\)"):
+        x.reshape(2, 2, order="K")
     with pytest.raises(ValueError, match="without a copy"):
         x.reshape(2, 2, copy=False)
-    with pytest.raises(ValueError, match="C order; got order='F'"):
-        x.ravel("F")
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (4, 6), (24,), (1, 24), (24, 1), (2, 12, 1)], ids=str)
+@pytest.mark.parametrize("seen", [
+    lambda x: x, lambda x: x.T, lambda x: x.T + 1, lambda x: x[..., ::-1], lambda x: x[::2].T,
+    lambda x: x.transpose((*range(1, x.ndim), 0)),
+])
+def test_orders_are_those_of_the_memory_of_what_is_computed(seen, shape):
+    a = seen(np.arange(24).reshape(shape))
+    x = seen(la.from_array(np.arange(24).reshape(shape), chunks=2))
+    whole = x.compute()
+    for order in ("C", "F", "A", "K"):
+        check(x.ravel(order), whole.ravel(order))
+        check(x.flatten(order=order), whole.flatten(order=order))
+    for order in ("C", "F", "A"):
+        check(x.reshape(-1, 2, order=order), whole.reshape(-1, 2, order=order))
+        check(np.reshape(x, (2, -1), order), np.reshape(whole, (2, -1), order))
+    np.testing.assert_array_equal(x.ravel("F"), a.ravel("F"))
 
 
 # -- concatenate ----------------------------------------------------------------------------------

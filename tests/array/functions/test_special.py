@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from array_checks import check
+from array_checks import check, told_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +20,7 @@ COMPLEX = FLOATS[1:] + 1j * np.array([0, 1, -1, 0])
                                   "isposinf"])
 @pytest.mark.parametrize("a", [FLOATS, FLOATS.astype("f4"), INTS, COMPLEX, INTS > 0, INTS[:0]],
                          ids=["f8", "f4", "int", "complex", "bool", "empty"])
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated")
 def test_functions_of_elements(name, a):
     x = la.from_array(a, chunks=(1, 3))
     with np.errstate(all="ignore"):
@@ -76,7 +77,15 @@ def test_functions_of_elements_write_into_out():
     x, out = la.from_array(FLOATS, chunks=2), la.zeros((2, 4), dtype=bool, chunks=2)
     assert la.isposinf(x, out) is out
     check(out, np.isposinf(FLOATS))
-    assert np.fix(la.ones(2), out=(found := la.zeros(2))) is found
+
+
+def test_fix_is_as_deprecated_as_numpys():
+    wanted, words = told_of(lambda: np.fix(FLOATS))
+    found, ours = told_of(lambda: la.fix(la.from_array(FLOATS, chunks=2)))
+    assert ours == words
+    check(found, wanted)
+    out = la.zeros(2)
+    assert told_of(lambda: np.fix(la.ones(2), out=out)) == (out, words)
 
 
 def test_missing_values():

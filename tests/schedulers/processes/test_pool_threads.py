@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -56,16 +57,23 @@ class Quantity(np.ndarray):
     base = property(refuse)  # type: ignore[assignment]
 
 
+def characters() -> Any:
+    """Return an array of the class that NumPy deprecates from 2.5 on, and still has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return np.char.array(["abc"] * (1 << 18))
+
+
 LARGE = {
     "masked": np.ma.masked_array(np.zeros(1 << 18), mask=np.arange(1 << 18) % 2 == 0),
     "objects": np.array([str(i) for i in range(1 << 18)], object),
-    "characters": np.char.array(["abc"] * (1 << 18)),
+    "characters": characters(),
     "quantities": np.zeros(1 << 18).view(Quantity),
     "records": np.zeros(1 << 17, "M8[s],f8"),
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*was copied for the workers")
+@pytest.mark.filterwarnings("ignore:.*was copied for the workers", "ignore:The chararray class")
 @pytest.mark.parametrize("value", LARGE.values(), ids=LARGE)
 def test_large_arrays_of_any_kind_are_sent_again_and_again(value: Any) -> None:
     kind = delayed(lambda x: type(x).__name__)

@@ -143,6 +143,13 @@ def compress(
     return take(x, np.flatnonzero(np.asarray(condition)), axis, out)
 
 
+def compress_method(
+    a: Array, condition: ArrayLike, axis: int | None = None, out: Array | None = None
+) -> Array:
+    """As `compress`, with the condition after the array."""
+    return compress(condition, a, axis, out)
+
+
 def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
     """Return the elements for which a condition of the array's shape holds, in C order.
 
@@ -215,12 +222,14 @@ def insert(
         x, axis = flat(x), 0
     axis = axis_of(axis, x.ndim)
     n = x.shape[axis]
-    if not isinstance(obj, slice | int):
-        obj = np.asarray(obj)
     value = as_array(values if isinstance(values, Array) else np.array(values, x.dtype))
     known(value)
     value = value[(None,) * (x.ndim - value.ndim)]
     at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    if not at.size and not isinstance(obj, np.ndarray | Array):  # [] has no type, in NumPy, too
+        at = at.astype(np.intp)
+    if at.dtype == bool and at.ndim == 1:
+        at = np.flatnonzero(at)
     if at.size == 1 and at.dtype != bool:  # values may be several places
         place = at.item()
         if not -n <= place <= n:
@@ -234,10 +243,12 @@ def insert(
             return _joined(parts, axis)
         at = at.repeat(value.shape[axis])
     try:
-        where = np.insert(np.arange(n), at, -1)
+        count = len(np.insert(np.arange(n), at, -1)) - n
     except IndexError as error:
         raise IndexError(str(error).replace("axis 0", f"axis {axis}")) from None
+    where = np.insert(np.arange(n), at, -np.arange(count, 0, -1))
     added = np.flatnonzero(where < 0)
+    added = added[where[added].argsort()]  # in the order of the values
     lead = (slice(None),) * axis
     if n:
         where[added] = 0
@@ -245,8 +256,7 @@ def insert(
     else:
         shape = (*x.shape[:axis], len(where), *x.shape[axis + 1:])
         made = zeros(shape, x.dtype)
-    if len(added):
-        made[(*lead, added)] = value
+    made[(*lead, added)] = value
     return made
 
 

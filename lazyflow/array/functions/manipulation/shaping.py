@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
 from lazyflow.array.core import Array, as_node
+from lazyflow.array.evaluation.as_tasks import order_of
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
@@ -18,11 +19,11 @@ from lazyflow.array.functions.arguments import (
     ShapeLike,
     as_array,
     broadcast_node,
-    check_order,
     lengths_of,
 )
 from lazyflow.array.nodes.align import broadcast_shape
 from lazyflow.array.nodes.elementwise import constant
+from lazyflow.array.nodes.expr import Expr, turned_back
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reshaped import reshaped
 
@@ -39,6 +40,9 @@ def reshape(
     ----------
     shape
         A length or lengths; one may be -1: what is left.
+    order
+        In which they are taken and put: "C", "F", or "A", which is "F" for arrays whose elements
+        are computed in that order in memory, such as ``x.T``.
     copy
         As of ``np.reshape``; what is lazy can't promise that nothing is copied.
     merge_chunks
@@ -53,11 +57,15 @@ def reshape(
     >>> la.arange(12, chunks=6).reshape(4, -1).chunks
     ((2, 2), (3,))
     """
-    check_order(order, ("C", "A"))
+    if order not in ("C", "F", "A"):
+        raise ValueError(f"order must be one of 'C', 'F', or 'A' (got {order!r})")
     if copy is False:
         raise ValueError("an array that has to be computed can't be reshaped without a copy")
     x = as_array(a)
     new_shape = lengths_of(shape)
+    if order == "F" or (order == "A" and _is_fortran(x.expr)):
+        turned = reshape(x.transpose(), new_shape[::-1], merge_chunks=merge_chunks, limit=limit)
+        return turned.transpose()
     if x.ndim == 1 and new_shape == (-1,):
         return x
     new_shape = _without_unknown(new_shape, x.size, x.shape)
@@ -68,6 +76,12 @@ def reshape(
     if limit is not None:
         limit = max(limit // max(x.itemsize, 1), 1)
     return Array(reshaped(x.expr, new_shape, limit, merge_chunks))
+
+
+def _is_fortran(node: Expr) -> bool:
+    """Tell whether elements lie in Fortran's order, and not in C's too, as with one axis."""
+    places = [at for at, n in zip(order_of(node), node.shape, strict=True) if n != 1]
+    return len(places) > 1 and places == sorted(places, reverse=True)
 
 
 def _without_unknown(
@@ -99,13 +113,22 @@ def reshape_method(
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """Return the elements along one axis, in C order.
 
+    Parameters
+    ----------
+    order
+        "C", "F" or "A", as of `reshape`, or "K": as they are computed in memory.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
-    >>> la.ravel(la.asarray([[1, 2], [3, 4]])).compute()
-    array([1, 2, 3, 4])
+    >>> x = la.asarray([[1, 2], [3, 4]])
+    >>> la.ravel(x).compute(), la.ravel(x.T, "K").compute(), la.ravel(x, "F").compute()
+    (array([1, 2, 3, 4]), array([1, 2, 3, 4]), array([1, 3, 2, 4]))
     """
-    if order == "K":
-        order = "A"
-    return reshape(a, -1, order)
+    if order != "K":
+        return reshape(a, -1, order)
+    x = as_array(a)
+    return reshape(x.transpose(turned_back(order_of(x.expr))), -1)
 
 
 def flat(a: Any) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, as_result, broadcast_node
+from lazyflow.array.functions.arguments import ArrayLike, as_result, broadcast_node, check_out
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, count_over, keeps, without_empty
@@ -104,6 +104,7 @@ def _arg(
         axis = axes[0] if axes else None
     if node.dtype.kind == "V":
         raise TypeError("data type not ordered")
+    check_out(func, node.dtype, out)
     if count_over(node, axes) == 0:
         raise ValueError(f"attempt to get {func.__name__} of an empty sequence")
     if axis is not None and 0 in node.shape:
@@ -111,11 +112,12 @@ def _arg(
         shape = [1 if k == axis else n for k, n in enumerate(node.shape)]
         if not keeps(keepdims):
             del shape[axis]
-        return as_result(broadcast_node(at, tuple(shape)), out)
+        return as_result(broadcast_node(at, tuple(shape)), out, "unsafe")
     node = without_empty(node, axes)
     whole: Any = () if axis is not None else node.shape
     op = ArgExtreme(func, axis, whole, keeps(keepdims), fill)
-    return as_result(tree(op, [node], kept_axes(node.ndim, axes, keeps(keepdims)), np.intp), out)
+    made = tree(op, [node], kept_axes(node.ndim, axes, keeps(keepdims)), np.intp)
+    return as_result(made, out, "unsafe")
 
 
 def argmin(

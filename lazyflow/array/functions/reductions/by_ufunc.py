@@ -10,7 +10,14 @@ import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import MISSING, as_array, as_result, node_and_mask
+from lazyflow.array.functions.arguments import (
+    MISSING,
+    as_array,
+    as_result,
+    check_out,
+    node_and_mask,
+    out_dtype,
+)
 from lazyflow.array.functions.one_chunk import along_axis, over_axes
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.moments import axes_of, axis_of, count_over, keeps, without_empty
@@ -58,6 +65,15 @@ class ByUfunc(TreeReduction):
         return part if self.keepdims else part.squeeze(self.axes)
 
 
+def dtype_with_out(ufunc: np.ufunc, dtype: Any, given: np.dtype[Any], out: Any) -> Any:
+    """Return the dtype in which NumPy reduces or scans: that of both, where only `out` has one."""
+    wanted = out_dtype(out)
+    if dtype is not None or wanted is None or wanted.hasobject or given.hasobject:
+        return dtype
+    *_, found = ufunc.resolve_dtypes((wanted, given, None), casting="unsafe", reduction=True)
+    return None if found.kind in "mM" else found  # which have a unit, that dtype= can't have
+
+
 def ufunc_reduce(
     ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
     keepdims: Any = False, initial: Any = MISSING, where: Any = True,
@@ -70,6 +86,8 @@ def ufunc_reduce(
     known(x, where)
     node, mask = node_and_mask(x, where)
     axes = axes_of(axis, node.ndim)
+    check_out(ufunc.reduce, node.dtype, out, dtype=dtype)
+    dtype = dtype_with_out(ufunc, dtype, node.dtype, out)
     found_dtype = _dtype_of_reduce(ufunc, node, axes, dtype, initial, mask)
     by_blocks = (
         ufunc in ASSOCIATIVE and initial is MISSING and bool(count_over(node, axes))
@@ -82,14 +100,15 @@ def ufunc_reduce(
         found = ufunc_reduce(ufunc, inner, axes[:-1], None, None, True)
         if not keeps(keepdims):
             found = found[tuple([0 if k in axes else slice(None) for k in range(node.ndim)])]
-        return as_result(found.expr, out)
+        return as_result(found.expr, out, "unsafe")
     op = ByUfunc(ufunc, axes, dtype, keeps(keepdims), initial)
     inputs = [node] if mask is None else [node, mask]
     if not by_blocks:
-        return as_result(over_axes(op, inputs, axes, keeps(keepdims), found_dtype), out)
+        made = over_axes(op, inputs, axes, keeps(keepdims), found_dtype)
+        return as_result(made, out, "unsafe")
     inputs = [without_empty(each, axes) for each in inputs]
     layout = kept_axes(node.ndim, axes, keeps(keepdims))
-    return as_result(tree(op, inputs, layout, found_dtype), out)
+    return as_result(tree(op, inputs, layout, found_dtype), out, "unsafe")
 
 
 def _dtype_of_reduce(
@@ -143,8 +162,10 @@ def ufunc_accumulate(
     if node.ndim == 0:
         raise TypeError("cannot accumulate on a scalar")
     axis = axis_of(axis, node.ndim)
+    check_out(ufunc.reduce, node.dtype, out, dtype=dtype)
+    dtype = dtype_with_out(ufunc, dtype, node.dtype, out)
     found = ufunc.accumulate(np.ones((1,) * node.ndim, node.dtype), dtype=dtype).dtype
     ordered = found.hasobject or (ufunc is np.multiply and found.kind == "c")
     if ufunc in ASSOCIATIVE and not ordered:  # of which NaN, zeros and rounding depend on the order
-        return as_result(scan(node, ufunc, axis, found, method == "blelloch"), out)
-    return as_result(along_axis(Accumulate(ufunc, axis, dtype), node, axis, found), out)
+        return as_result(scan(node, ufunc, axis, found, method == "blelloch"), out, "unsafe")
+    return as_result(along_axis(Accumulate(ufunc, axis, dtype), node, axis, found), out, "unsafe")

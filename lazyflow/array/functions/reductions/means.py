@@ -16,7 +16,9 @@ from lazyflow.array.functions.arguments import (
     as_array,
     as_result,
     broadcast_node,
+    check_out,
     node_and_mask,
+    out_dtype,
 )
 from lazyflow.array.functions.reductions.objects import is_objects, of_objects
 from lazyflow.array.functions.reductions.totals import dtype_of_time, sum
@@ -29,6 +31,7 @@ from lazyflow.array.nodes.moments import (
     MeanOfMoments,
     MeanOfTotals,
     VarOf,
+    VarOfTotals,
     axes_of,
     count_over,
     reduced,
@@ -69,28 +72,36 @@ def mean(
         axes_of(axis, as_node(a).ndim, as_1d=where is not True)
         return of_objects(np.mean, a, axis, out, keepdims, where)
     node, mask = node_and_mask(a, where)
-    return as_result(mean_of(node, mask, axis, dtype, keepdims), out, "unsafe")
+    return as_result(mean_of(node, mask, axis, dtype, keepdims, out=out), out, "unsafe")
 
 
 def mean_of(
-    node: Expr, mask: Expr | None, axis: Any, dtype: Any, keepdims: Any, quiet: bool = False
+    node: Expr, mask: Expr | None, axis: Any, dtype: Any, keepdims: Any, quiet: bool = False,
+    out: Any = None,
 ) -> Expr:
-    """Return the mean of what counts of a node; `quiet` as of `MeanOfTotals`."""
+    """Return the mean of what counts of a node; `quiet` as of `MeanOfTotals`.
+
+    out
+        Where it will be: as in NumPy, the sum is in it before it is divided.
+    """
     axes_of(axis, node.ndim, as_1d=mask is not None)
+    check_out(np.nanmean if quiet else np.mean, node.dtype, out, dtype=dtype)
     inner, result = _mean_dtypes(node, dtype, np.mean)
+    held = out_dtype(out)
+    result = held or result
     many = count_over(node, axes_of(axis, node.ndim))
     counted = mask
     if mask is not None:
         node = elementwise.where(mask, node, constant(0, node.dtype))
-    elif many is None and inner.kind in "mM":  # which are no moments
+    elif many is None and (inner.kind not in "fc" or held is not None):  # which are no moments
         counted = broadcast_node(constant(1, int), node.shape)
     if counted is not None:
         total = reduced(node, "sum", axis, keepdims, inner)
         count = reduced(counted, "sum", axis, keepdims, int)
-        return elementwise.function(MeanOfTotals(quiet, result), (total, count), result)
+        return elementwise.function(MeanOfTotals(quiet, result, held), (total, count), result)
     if many is None:
         return reduced(node, "moments", axis, keepdims, inner, result, MeanOfMoments(result))
-    return reduced(node, "sum", axis, keepdims, inner, result, MeanOf(many, result))
+    return reduced(node, "sum", axis, keepdims, inner, result, MeanOf(many, result, held))
 
 
 #: NumPy's functions by whether the root is taken, and NaN are left out.
@@ -115,14 +126,38 @@ def variance_of(
     node, given = node_and_mask(a, where)
     mask = given if mask is None else mask
     axes_of(axis, node.ndim, as_1d=mask is not None)
+    check_out(_SPREADS[root, quiet], node.dtype, out, dtype=dtype)
     inner, result = _mean_dtypes(node, dtype, np.var)
     if result.kind == "c" and dtype is None:
         result = np.dtype(f"f{result.itemsize // 2}")
+    result = out_dtype(out) or result
+    if inner.kind in "biu":
+        finish = VarOf(ddof, root, quiet, result)
+        made = _in_whole_numbers(node, mask, axis, inner, keepdims, finish)
+        if root and out is None and made.ndim:  # NumPy refuses these roots, but of one number
+            check_out(_SPREADS[root, quiet], node.dtype, np.empty((), inner), dtype=dtype)
+        return as_result(made, out, "unsafe")
     if inner.kind == "f" and node.dtype.kind in "iuf":  # elements that a smaller type does not have
         inner = np.result_type(inner, node.dtype)
     finish = VarOf(ddof, root, quiet, result)
     made = reduced(node, "moments", axis, keepdims, inner, result, finish, mask)
     return as_result(made, out, "unsafe")
+
+
+def _in_whole_numbers(
+    node: Expr, mask: Expr | None, axis: Any, dtype: np.dtype[Any], keepdims: Any, finish: VarOf
+) -> Expr:
+    """Return a variance whose sums are whole numbers: NumPy cuts the mean, too, in two passes."""
+    (away,) = elementwise.ufunc(np.subtract, (node, mean_of(node, mask, axis, dtype, True)))
+    (squares,) = elementwise.ufunc(np.multiply, (away, elementwise.ufunc(np.conjugate, (away,))[0]))
+    if squares.dtype.kind == "c":
+        squares = elementwise.function(np.real, (squares,), np.empty(0, squares.dtype).real.dtype)
+    counted = broadcast_node(constant(True), node.shape) if mask is None else mask
+    if mask is not None:
+        squares = elementwise.where(mask, squares, constant(0, squares.dtype))
+    total = reduced(squares, "sum", axis, keepdims, dtype)
+    count = reduced(counted, "sum", axis, keepdims, int)
+    return elementwise.function(VarOfTotals(finish), (total, count), finish.dtype)
 
 
 def var(

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import known
-from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node
+from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node, check_out
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.functions.reductions.means import spread_weights
 from lazyflow.array.functions.reductions.order_statistics import Median, of_whole, quantiles_of
@@ -65,14 +65,15 @@ def _median(func: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
     keepdims = keeps(keepdims)
     if not node.size and func is np.nanmedian:
         return nanmean(a, axis, out=out, keepdims=keepdims)
+    check_out(func, node.dtype, out)
     dtype = func(np.ones((1,) * node.ndim, node.dtype), axis=own, keepdims=keepdims).dtype
     if len(axes) == node.ndim:
         shape = (1,) * node.ndim if keepdims else ()
         whole = of_whole(node, [Median()], func is np.nanmedian, shape, dtype)
         if whole is not None:
-            return as_result(whole, out)
+            return as_result(whole, out, "unsafe")
     op = NumpyOp(func, (("axis", own), ("keepdims", keepdims)))
-    return as_result(over_axes(op, [node], axes, keepdims, dtype), out)
+    return as_result(over_axes(op, [node], axes, keepdims, dtype), out, "unsafe")
 
 
 def median(

@@ -16,10 +16,12 @@ from lazyflow.array.functions.arguments import (
     as_result,
     broadcast_node,
     check_elements,
+    check_out,
     element_of,
     node_and_mask,
+    out_dtype,
 )
-from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
+from lazyflow.array.functions.reductions.by_ufunc import dtype_with_out, ufunc_reduce
 from lazyflow.array.functions.reductions.objects import is_objects, total_of_objects
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
@@ -82,6 +84,8 @@ def _total(
     if is_objects(a, dtype):
         func = getattr(np, kind)
         return total_of_objects(func, ufunc, a, axis, out, keepdims, initial, where)
+    check_out(ufunc.reduce, node.dtype, out, dtype=dtype)
+    dtype = dtype_with_out(ufunc, dtype, node.dtype, out)
     dtype = dtype_of_time(ufunc.reduce, node, dtype) or (
         _sum_dtype(node.dtype) if dtype is None else np.dtype(dtype)
     )
@@ -157,6 +161,7 @@ def extreme(
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     axes = axes_of(axis, node.ndim)
     ufunc.resolve_dtypes((node.dtype, node.dtype, None))  # NumPy's words where there is no order
+    check_out(ufunc.reduce, node.dtype, out)
     if node.dtype.kind == "c":  # which NaN there is depends on the order
         return ufunc_reduce(ufunc, Array(node), axis, None, out, keepdims, initial, where)
     has_initial = initial is not MISSING and initial is not None
@@ -236,7 +241,11 @@ def ptp(a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: boo
     >>> la.ptp(la.from_array([4, 9, 2, 7], chunks=2)).compute()
     np.int64(7)
     """
-    found = max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims)
+    check_out(np.ptp, as_node(a).dtype, out)
+    largest = max(a, axis, keepdims=keepdims).expr
+    if (wanted := out_dtype(out)) is not None:
+        largest = elementwise.cast(largest, wanted)
+    found = Array(largest) - min(a, axis, keepdims=keepdims)
     return as_result(found.expr, out, "unsafe")
 
 

@@ -16,6 +16,7 @@ from lazyflow.array.functions.arguments import (
     DTypeLike,
     as_result,
     check_elements,
+    check_out,
     node_and_mask,
 )
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
@@ -108,7 +109,7 @@ def nanmean(
         return of_objects(np.nanmean, a, axis, out, keepdims, where)
     node, mask = _numbers_only(a, where)
     _inexact(node, dtype)
-    made = mean_of(node, mask, axis, dtype, keepdims, node.dtype.kind in "fc")
+    made = mean_of(node, mask, axis, dtype, keepdims, node.dtype.kind in "fc", out)
     return as_result(made, out, "unsafe")
 
 
@@ -184,6 +185,7 @@ def _nan_extreme(
     known(a, where)
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
+    check_out(ufunc.reduce, node.dtype, out)
     if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN
         found = ufunc_reduce(ufunc, Array(node), axis, None, None, keepdims, initial, where)
         made = elementwise.function(_warn_of_nan, (found.expr,), found.dtype)

@@ -144,11 +144,14 @@ def _code_at(
         "col_offset": column,
         "end_col_offset": end_column,
     }
-    body = ast.Yield(**ends)
     whole = ends | {"lineno": first, "col_offset": 0} if 0 < first < line else ends
-    none = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    # Not a lambda: since Python 3.13 its frame refers, when it ends, to the one that ended it.
+    module = ast.parse("def made():\n    yield")
+    for node in ast.walk(module.body[0]):
+        vars(node).update(ends)
+    vars(module.body[0]).update(whole)
     try:
-        outer = compile(ast.Expression(ast.Lambda(none, body, **whole)), "", "eval")
+        outer = compile(module, "", "exec")
     except ValueError:  # places of generated code may run backwards
         return None
     (inner,) = (const for const in outer.co_consts if isinstance(const, CodeType))

@@ -1,0 +1,85 @@
+"""``out=`` and ``dtype=`` of reductions and scans: what NumPy computes in, and casts to."""
+
+import numpy as np
+import pytest
+from array_checks import check, check_near, raised
+
+import lazyflow.array as la
+
+DATA = np.array([[1.75, 2.5, 0], [3.5, -1.25, 5.5], [0.5, 7, 2]])
+TYPES = ["?", "i1", "i8", "u8", "f2", "f4", "f8", "c16", ">f8"]
+REDUCED = ["sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "ptp", "median",
+           "argmax", "argmin", "nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar",
+           "nanstd", "nanmedian"]
+SCANNED = ["cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod"]
+WITH_DTYPE = {"sum", "prod", "mean", "var", "std", "nanmean", "nanvar", "cumsum"}
+
+
+def agree(call, a, shape, kind, chunks=2):
+    """Compare a call with ``out=`` of a type: what is in it, or the type of the error."""
+    x, out = la.from_array(a, chunks=chunks), la.zeros(shape, dtype=kind, chunks=2)
+    try:
+        expected = call(np, a, np.zeros(shape, kind))
+    except TypeError:
+        with pytest.raises(TypeError):
+            call(la, x, out)
+        return
+    assert call(la, x, out) is out
+    single = np.dtype(kind).itemsize <= 4
+    check(out, expected, rtol=2e-3 if single or a.dtype.itemsize < 4 else 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("given", TYPES)
+@pytest.mark.parametrize("name", [*REDUCED, *SCANNED])
+def test_what_is_in_out_is_numpys(name, given):
+    a = (abs(DATA) if given in ("?", "u8") else DATA).astype(given)
+    for kind in TYPES:
+        for dtype in (None, "i8", "f4") if name in WITH_DTYPE else (None,):
+            options = {} if dtype is None else {"dtype": dtype}
+            def call(xp, x, out, options=options):
+                return getattr(xp, name)(x, axis=0, out=out, **options)
+
+            agree(call, a, (3, 3) if name in SCANNED else (3,), kind)
+
+
+def test_sums_are_made_in_the_type_of_out():
+    a = np.array([1e8, 1], "f4")
+    for call in (
+        lambda xp, x, out: xp.sum(x, out=out), lambda xp, x, out: xp.add.reduce(x, out=out),
+        lambda xp, x, out: xp.mean(x, out=out), lambda xp, x, out: xp.ptp(x, out=out),
+    ):
+        agree(call, a, (), "f8", chunks=1)
+    agree(lambda xp, x, out: xp.cumsum(x, out=out), a, (2,), "f8", chunks=1)
+    whole = np.array([100, 100], "i1")
+    for kind in ("i1", "f8", "?"):
+        agree(lambda xp, x, out: xp.sum(x, out=out), whole, (), kind, chunks=1)
+    agree(lambda xp, x, out: xp.add.accumulate(x, out=out), whole, (2,), "i8", chunks=1)
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std", "nanmean", "nanvar", "nanstd"])
+@pytest.mark.parametrize("dtype", [int, "i2", "u1", bool])
+@pytest.mark.parametrize("given", ["i8", "f8", "?", "c16"])
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+def test_whole_numbers_as_dtype(name, dtype, given):
+    a = abs(DATA).astype(given)
+    x = la.from_array(a, chunks=2)
+    masked = {"where": DATA != 2}
+    for options in ({}, {"axis": 0}, {"axis": 1, "keepdims": True}, {"axis": 0, **masked}):
+        try:
+            expected = getattr(np, name)(a, dtype=dtype, **options)
+        except TypeError as error:
+            found = raised(lambda o=options: getattr(la, name)(x, dtype=dtype, **o).compute())
+            assert found[0] in (type(error), TypeError)
+        else:
+            check_near(getattr(la, name)(x, dtype=dtype, **options), expected)
+
+
+def test_means_of_lengths_that_are_not_known_are_in_out_too():
+    a = np.arange(1, 8)
+    for name in ("mean", "var"):
+        x = la.from_array(a, chunks=2)
+        found = getattr(la, name)(x[x > 3], dtype=int, out=la.zeros(()))
+        check(found, getattr(np, name)(a[a > 3], dtype=int, out=np.zeros(())))
+        check(getattr(la, name)(x[x > 4], dtype=int), getattr(np, name)(a[a > 4], dtype=int))
