@@ -19,14 +19,14 @@ that have to be copied, dropped futures) sits behind one test per task: is `atte
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
 from lazyflow.errors import Cancelled
-from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COLLECTION, ITERATOR, LAZY, kinds, stored
+from lazyflow.graph.kinds import COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core import slow_path
@@ -36,9 +36,13 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priorities import PriorityQueue
 from lazyflow.schedulers.core.task_resources import task_over
-from lazyflow.store.values import IteratorItems
+from lazyflow.store.protected import protected
+from lazyflow.store.values import IteratorItems, references
 
 _ONE = (None,)
+
+#: References to a result that only the loop and `Run.keep` hold, as getrefcount counts them.
+_FRESH = references(3)
 
 
 def _counters(counts: list[int]) -> list[Iterator[None] | None]:
@@ -242,17 +246,18 @@ class Run(Lifecycle):
     def keep(self, i: int, value: Any) -> Any:
         """Return the form in which a result is stored; LATER when it has yet to be computed."""
         kind = kinds[type(value)]
-        if kind == ARRAY:
-            if value.flags.writeable and self.plan.consumers[i] != self.plan.end:
-                return read_only(value)
-            return value
         if kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
-        if kind == ITERATOR:
+        if kind != ITERATOR:
+            if self.plan.consumers[i] != self.plan.end:  # tasks read it
+                value = protected(value, sys.getrefcount(value) <= _FRESH)
+            if kind not in COPIED:
+                return value
+        else:
             if self.futures is None and self.plan.consumers[i].__class__ is int:
                 return value  # one reader
             try:
-                value = IteratorItems(value)
+                value = protected(IteratorItems(value), True)
             except BaseException as error:  # the rest of a generator's body ran just now
                 return self._failed_late(i, error)
         self.copied.add(i)

@@ -19,7 +19,8 @@ from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import forget_context, is_users_interrupt
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.core.task_resources import task_over
-from lazyflow.store.values import consumer_copy, editable
+from lazyflow.store.protected import editable
+from lazyflow.store.values import consumer_copy
 
 #: Options that few tasks have: retries, mutates, nout, and whether mutation is checked.
 Special = tuple[int, bool, int | None, bool]

@@ -1,0 +1,81 @@
+"""How values pass between tasks of one process, so that no task can change another's input.
+
+A value is prepared once, when it is stored. Each array in it, alone or at any depth in tuples,
+lists, dicts, dataclasses and their subclasses, becomes a view that can't be written through. Each
+consumer then gets the containers at the top (lists, dicts, sets and their subclasses) as a
+shallow copy of its own, and pandas objects as a shallow copy-on-write copy.
+
+Not covered are edits of containers inside containers and of objects of other classes, sparse
+matrices among them (SciPy itself sorts them in place when they are read), and of what arrays and
+columns of type object hold; ``config.check_mutation`` finds those. A task of ``mutates=True``
+gets values of its own, whatever they are.
+
+What a caller gets back is its own: see `lazyflow.store.owned`.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, kinds
+from lazyflow.store.owned import EditableParts, forms, writable_within
+from lazyflow.store.values import IteratorItems, locked, made_writable, references
+
+__all__ = ["editable", "protected"]
+
+#: References to a value that only a local name holds, as getrefcount counts them.
+_ALONE = references(2)
+
+
+def protected(value: Any, is_own: bool) -> Any:
+    """Return what is stored for a value: the same, but no array in it can be written through.
+
+    ``is_own`` tells that nothing outside of the library holds this object.
+
+    >>> import numpy
+    >>> (x, (y,)) = protected((numpy.zeros(2), [numpy.zeros(2)]), False)
+    >>> x.flags.writeable, y.flags.writeable
+    (False, False)
+    """
+    if kinds[type(value)] == ARRAY:
+        return locked(value, is_own) if value.flags.writeable else value
+    if type(value) is IteratorItems:
+        value.items = protected(value.items, True)
+        return value
+    items = value.values() if type(value) is dict else value
+    if type(value) in _QUICK and not any([forms[type(item)] for item in items]):
+        return value
+    return EditableParts(value).locked(is_own)
+
+
+_QUICK = frozenset({tuple, list, dict})
+
+
+def editable(box: list[Any], is_last: bool) -> Any:
+    """Return a value that a ``mutates=True`` task may edit: the value itself if nothing else holds
+    it, else a copy.
+
+    The value is taken out of the list `box`, so that the caller does not hold it. ``is_last``
+    tells that no other task of the run will ask for it; one that did may still be running.
+    """
+    value = box.pop()
+    kind = kinds[type(value)]
+    if kind == ARRAY:
+        is_mine = is_last and sys.getrefcount(value) <= _ALONE
+        return made_writable(value) if is_mine else value.copy()
+    if kind == FRAME:
+        return value.copy(deep=True)
+    if type(value) is IteratorItems:
+        return iter(copy.deepcopy(value.items))
+    if type(value) in IMMUTABLE:
+        return value
+    if is_last and sys.getrefcount(value) <= _ALONE:
+        return writable_within(value)
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # a lock, a module: what can't be copied is not edited by accident either
+        return value
+
+
