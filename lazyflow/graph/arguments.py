@@ -14,14 +14,18 @@ of its own. A container met twice is made once, as it was. Pickled graphs name t
 from __future__ import annotations
 
 import copy
+import operator
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
 from lazyflow.graph.kinds import (
     ARRAY,
+    COPIED,
     DICT,
     DICTLIKE,
     DICTVIEW,
+    FRAME,
     FROZENSET,
     ITERATOR,
     LIST,
@@ -30,6 +34,7 @@ from lazyflow.graph.kinds import (
     SET,
     SLICE,
     TUPLE,
+    kinds,
 )
 
 Holes = list[tuple[int, int]] | range
@@ -143,10 +148,64 @@ def _object_array(items: list[Any], extra: Any) -> Any:
 
 def copied(items: list[Any], extra: Any) -> Any:
     """Return a shallow copy of the only item, or the item where it can't be copied."""
+    only = items[0]
+    if type(only) in _QUICK:
+        return only.copy()
     try:
-        return copy.copy(items[0])
+        return copy.copy(only)
     except Exception:  # a container that can't be filled again can't be edited either
-        return items[0]
+        return only
+
+
+_QUICK = frozenset({list, dict, set})
+
+
+def copied_to_depth(items: list[Any], extra: Any) -> Any:
+    """Return a copy of the only item in which the containers are copied, to any depth.
+
+    A container that is met twice is copied once. What is in objects of other classes, and in
+    subclasses of users, is not searched.
+    """
+    top = items[0]
+    now: dict[int, Any] = {}  # id -> copy
+    opened: list[Any] = []  # copies whose items have to be replaced
+    rows: list[Any] = []  # tuples, each after those in it
+    stack: list[tuple[Any, bool]] = [(top, False)]
+    while stack:
+        part, is_done = stack.pop()
+        if is_done:
+            rows.append(part)
+        if id(part) in now:
+            continue
+        kind = kinds[type(part)]
+        if kind in _ROWS:
+            now[id(part)] = part
+            stack.append((part, True))
+            inside = part
+        elif kind in COPIED and kind != FRAME:
+            now[id(part)] = mine = copied([part], None)
+            if type(part) not in _OPENED or mine is part:
+                continue
+            opened.append(mine)
+            inside = mine.values() if isinstance(mine, dict) else mine
+        else:
+            continue
+        stack += [(each, False) for each in inside if kinds[type(each)]]
+    for row in rows:
+        inside = [now.get(id(each), each) for each in row]
+        if any(map(operator.is_not, inside, row)):
+            now[id(row)] = tuple(inside) if type(row) is tuple else type(row)._make(inside)
+    for mine in opened:
+        for place, each in list(mine.items() if isinstance(mine, dict) else enumerate(mine)):
+            if id(each) in now:
+                mine[place] = now[id(each)]
+    return now.get(id(top), top)
+
+
+_ROWS = frozenset({TUPLE, NAMEDTUPLE})
+
+#: Types of which it is known how an item is replaced.
+_OPENED = frozenset({list, dict, deque, OrderedDict, defaultdict, Counter})
 
 
 def deeply_copied(items: list[Any], extra: Any) -> Any:

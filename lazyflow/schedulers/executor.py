@@ -27,6 +27,7 @@ from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.slots import Slots, SlotWorker
+from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import as_worker
 
 
@@ -310,9 +311,11 @@ class ExecutorScheduler(_Base):
     ) -> None:
         value, error = _outcome(theirs)
         nout = run.plan.tasks[i]._options.nout
-        if error is None and nout is not None:
+        if error is None and (nout is not None or run.watches):
             try:
-                check_length(value, nout, run.task_name(i))
+                if nout is not None:
+                    check_length(value, nout, run.task_name(i))
+                verify(run.watches, i, run.plan.tasks[i])
             except BaseException as wrong:
                 error = wrong
         may_retry = isinstance(error, Exception) and not isinstance(error, BrokenExecutor)

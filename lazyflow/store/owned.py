@@ -44,6 +44,9 @@ __all__ = ["ResultHandover", "copied", "detached", "is_alone"]
 
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 
+#: The form of an array, in `forms`.
+ARRAY_FORM = _ARRAY
+
 #: How the kinds are copied: as a whole, or item by item.
 _OF_KINDS = {
     ARRAY: _ARRAY, FRAME: _WHOLE, SET: _WHOLE, LIST: _ITEMS, DICT: _PAIRS, DICTLIKE: _PAIRS,
@@ -170,6 +173,11 @@ class EditableParts:
             is_alone = is_own and sys.getrefcount(arrays[at]) <= _IN_A_BOX + 1
             now[id(arrays[at])] = locked(arrays[at], is_alone)
         return self._with(now)
+
+    def changed(self, change: Callable[[Any], Any]) -> Any:
+        """Return the value with what `change` makes of each of its whole parts."""
+        now = {id(part): new for part in self.whole if (new := change(part)) is not part}
+        return self._with(now) if now else self.value
 
     def _with(self, now: dict[int, Any]) -> Any:
         """Return the value with new forms of parts, by their ids, in their places."""

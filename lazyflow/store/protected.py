@@ -20,7 +20,7 @@ import sys
 from typing import Any
 
 from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, kinds
-from lazyflow.store.owned import EditableParts, forms, writable_within
+from lazyflow.store.owned import ARRAY_FORM, EditableParts, forms, writable_within
 from lazyflow.store.values import IteratorItems, locked, made_writable, references
 
 __all__ = ["editable", "protected"]
@@ -39,18 +39,50 @@ def protected(value: Any, is_own: bool) -> Any:
     >>> x.flags.writeable, y.flags.writeable
     (False, False)
     """
-    if kinds[type(value)] == ARRAY:
+    kind = type(value)
+    if kinds[kind] == ARRAY:
         return locked(value, is_own) if value.flags.writeable else value
-    if type(value) is IteratorItems:
+    if kind is IteratorItems:
         value.items = protected(value.items, True)
         return value
-    items = value.values() if type(value) is dict else value
-    if type(value) in _QUICK and not any([forms[type(item)] for item in items]):
-        return value
+    if kind in _QUICK:
+        if _has_no_array(value):
+            return value
+        if kind is tuple and not any([forms[type(item)] not in _FLAT for item in value]):
+            return _locked_row(value, is_own)
     return EditableParts(value).locked(is_own)
 
 
+def _has_no_array(value: Any) -> bool:
+    """Tell at a look whether only plain values are in a container and in small ones in it."""
+    todo = [value]
+    for part in todo:
+        for item in part.values() if type(part) is dict else part:
+            if forms[type(item)]:
+                if type(item) not in _QUICK or len(todo) > _A_LOOK:
+                    return False
+                todo.append(item)
+    return True
+
+
+def _locked_row(row: tuple[Any, ...], is_own: bool) -> Any:
+    """Return a tuple of plain values and arrays made again with locked arrays."""
+    made: dict[int, Any] = {}
+    for k in range(len(row)):  # by index: a name would be one more reference
+        if forms[type(row[k])] and row[k].flags.writeable and id(row[k]) not in made:
+            is_alone = is_own and sys.getrefcount(row[k]) <= _IN_A_TUPLE
+            made[id(row[k])] = locked(row[k], is_alone)
+    return tuple([made.get(id(item), item) for item in row]) if made else row
+
+
 _QUICK = frozenset({tuple, list, dict})
+_A_LOOK = 20  # containers
+
+#: Tuples of what has these forms are made again at once.
+_FLAT = frozenset({forms[int], ARRAY_FORM})
+
+_row = (object(),)
+_IN_A_TUPLE = sys.getrefcount(_row[0])
 
 
 def editable(box: list[Any], is_last: bool) -> Any:

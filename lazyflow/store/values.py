@@ -9,7 +9,7 @@ from mmap import mmap
 from typing import Any
 
 from lazyflow.graph.guards import base_of, guarded
-from lazyflow.graph.kinds import ARRAY, FRAME, LISTLIKE, kinds
+from lazyflow.graph.kinds import ARRAY, FRAME, LISTLIKE, TypeTable, kinds
 
 
 class IteratorItems:
@@ -52,14 +52,18 @@ def locked(array: Any, is_own: bool) -> Any:
 
     ``is_own`` tells that nothing outside of the library holds this array object.
     """
-    owner = array.base
-    if is_own and type(array) is sys.modules["numpy"].ndarray:
+    if is_own and _is_plain[type(array)]:
+        owner = array.base
         if owner is None or _is_shown_once(array, owner):
             if owner is not None:
                 owner.flags.writeable = False
             array.flags.writeable = False
             return array.view()
     return guarded(array)
+
+
+#: Tells of types of arrays whether they are numpy's own.
+_is_plain = TypeTable(lambda t: t is sys.modules["numpy"].ndarray)
 
 
 def _is_shown_once(view: Any, owner: Any) -> bool:

@@ -26,7 +26,7 @@ from time import monotonic
 from typing import Any
 
 from lazyflow.errors import Cancelled
-from lazyflow.graph.kinds import COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
+from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core import slow_path
@@ -35,9 +35,10 @@ from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priorities import PriorityQueue
+from lazyflow.schedulers.core.snapshots import Watches
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.protected import protected
-from lazyflow.store.values import IteratorItems, references
+from lazyflow.store.values import IteratorItems, locked, references
 
 _ONE = (None,)
 
@@ -74,6 +75,12 @@ class Run(Lifecycle):
         self.ready: Any = PriorityQueue(plan) if plan.priorities else plan.ready.copy()
         self.copied: set[int] = set()  # results of which each consumer gets a copy
         if plan.slow or request.check_mutation or self.deadline:
+            self.attention.append(None)
+
+    def watch(self, watches: Watches) -> None:
+        """Have the tasks of some numbers look whether what they read was changed meanwhile."""
+        self.watches = watches
+        if watches:
             self.attention.append(None)
 
     def begin(self) -> None:
@@ -246,6 +253,10 @@ class Run(Lifecycle):
     def keep(self, i: int, value: Any) -> Any:
         """Return the form in which a result is stored; LATER when it has yet to be computed."""
         kind = kinds[type(value)]
+        if kind == ARRAY:
+            if value.flags.writeable and self.plan.consumers[i] != self.plan.end:
+                return locked(value, sys.getrefcount(value) <= _FRESH)
+            return value
         if kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
         if kind != ITERATOR:

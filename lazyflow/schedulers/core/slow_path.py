@@ -18,6 +18,7 @@ from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import forget_context, is_users_interrupt
 from lazyflow.schedulers.core.lifecycle import Lifecycle
+from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.protected import editable
 from lazyflow.store.values import consumer_copy
@@ -222,6 +223,7 @@ def made_by(run: Lifecycle, i: int, call: TaskCall) -> Any:
         observers.task_started(run, i)
     try:
         value = call(call.last)
+        verify(run.watches, i, call.task)
     except BaseException as error:
         return _failed(run, i, call, error)
     if observers.on_end:
