@@ -22,7 +22,7 @@ from lazyflow.graph.arguments import (
     same,
     take_apart,
 )
-from lazyflow.graph.guards import guarded
+from lazyflow.graph.guards import guarded, is_open
 from lazyflow.graph.kinds import (
     ARRAY,
     ATOM,
@@ -255,7 +255,7 @@ class _ArgumentSearch:
             return
         if self.mutates:
             self._maker(level, position, array, copied, None)
-        elif array.flags.writeable:
+        elif is_open(array):
             self._settle(level, position, array, False, guarded(array))
 
     def keep_private(self, level: _Level) -> None:
@@ -355,7 +355,7 @@ def _bind_simple(
             items[position] = None
             has_collections = has_collections or kind == COLLECTION
         elif kind == ARRAY and not item.dtype.hasobject:
-            if item.flags.writeable and not as_is:
+            if not as_is and (item.flags.writeable or is_open(item)):
                 first = arrays.setdefault(id(item), position)
                 items[position] = guarded(item) if first == position else items[first]
         elif kind != ATOM:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from lazyflow.graph.kinds import ARRAY, kinds
+
 
 def guarded(array: Any) -> Any:
     """Return a view of a numpy array that can't be written through, nor made writable again.
@@ -53,6 +55,27 @@ def _behind_a_buffer(numpy: Any, array: Any) -> Any:
 def _address(array: Any) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
+
+
+def is_open(array: Any) -> bool:
+    """Tell whether an array can be written to, or be made so.
+
+    >>> import numpy
+    >>> x = numpy.zeros(2)
+    >>> is_open(x), is_open(guarded(x))
+    (True, False)
+    """
+    below = array
+    while kinds[type(below)] == ARRAY:
+        if below.flags.writeable:
+            return True
+        below = below.base
+    if below is None:
+        return array.base is None  # it owns its memory, and decides itself
+    try:
+        return not memoryview(below).readonly
+    except TypeError:  # it gives out no memory, so numpy asks nobody else
+        return False
 
 
 def base_of(array: Any) -> Any:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
+from lazyflow.graph.guards import is_open
 from lazyflow.graph.kinds import (
     ARRAY,
     DATACLASS,
@@ -46,6 +47,9 @@ _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 
 #: The form of an array, in `forms`.
 ARRAY_FORM = _ARRAY
+
+#: The form of a sparse matrix, whose arrays `arrays_of` returns.
+SPARSE_FORM = _SPARSE
 
 #: How the kinds are copied: as a whole, or item by item.
 _OF_KINDS = {
@@ -224,23 +228,23 @@ def _memories(part: Any, form: int) -> list[int]:
     if form == _ARRAY:
         return [memory_of(part)]
     if form == _SPARSE:
-        return [id(part), *(memory_of(each) for each in _arrays_of(part))]
+        return [id(part), *(memory_of(each) for each in arrays_of(part))]
     return [id(part)]
 
 
-def _arrays_of(matrix: Any) -> list[Any]:
+def arrays_of(matrix: Any) -> list[Any]:
     return [each for each in vars(matrix).values() if kinds[type(each)] == ARRAY]
 
 
 def _is_marked(part: Any, form: int) -> bool:
     if form == _ARRAY:
         return not part.flags.writeable
-    return form == _SPARSE and not all(each.flags.writeable for each in _arrays_of(part))
+    return form == _SPARSE and not all(each.flags.writeable for each in arrays_of(part))
 
 
 def _is_open(part: Any) -> bool:
-    """Tell whether a part is an array that can be written to."""
-    return forms[type(part)] == _ARRAY and bool(part.flags.writeable)
+    """Tell whether a part is an array that can be written to, or be made so."""
+    return forms[type(part)] == _ARRAY and is_open(part)
 
 
 def _copy(part: Any, form: int) -> Any:

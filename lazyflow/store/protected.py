@@ -19,6 +19,7 @@ import copy
 import sys
 from typing import Any
 
+from lazyflow.graph.guards import is_open
 from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, kinds
 from lazyflow.store.owned import ARRAY_FORM, EditableParts, forms, writable_within
 from lazyflow.store.values import IteratorItems, locked, made_writable, references
@@ -41,7 +42,7 @@ def protected(value: Any, is_own: bool) -> Any:
     """
     kind = type(value)
     if kinds[kind] == ARRAY:
-        return locked(value, is_own) if value.flags.writeable else value
+        return locked(value, is_own) if is_open(value) else value
     if kind is IteratorItems:
         value.items = protected(value.items, True)
         return value
@@ -69,7 +70,7 @@ def _locked_row(row: tuple[Any, ...], is_own: bool) -> Any:
     """Return a tuple of plain values and arrays made again with locked arrays."""
     made: dict[int, Any] = {}
     for k in range(len(row)):  # by index: a name would be one more reference
-        if forms[type(row[k])] and row[k].flags.writeable and id(row[k]) not in made:
+        if forms[type(row[k])] and id(row[k]) not in made and is_open(row[k]):
             is_alone = is_own and sys.getrefcount(row[k]) <= _IN_A_TUPLE
             made[id(row[k])] = locked(row[k], is_alone)
     return tuple([made.get(id(item), item) for item in row]) if made else row

@@ -48,7 +48,7 @@ def made_writable(view: Any) -> Any:
 
 
 def locked(array: Any, is_own: bool) -> Any:
-    """Return a view of a writable array that can't be written through, nor made writable again.
+    """Return a view of an array that can't be written through, nor made writable again.
 
     ``is_own`` tells that nothing outside of the library holds this array object.
     """

@@ -161,6 +161,8 @@ class Lifecycle(ABC):
     def watch(self, watches: Watches) -> None:
         """Have the tasks of some numbers look whether what they read was changed meanwhile."""
         self.watches = watches
+        if watches:
+            self.attention.append(None)
 
     def task_name(self, i: int) -> str:
         """Return the name of task `i` in messages."""

@@ -26,6 +26,7 @@ from time import monotonic
 from typing import Any
 
 from lazyflow.errors import Cancelled
+from lazyflow.graph.guards import is_open
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
@@ -35,7 +36,6 @@ from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priorities import PriorityQueue
-from lazyflow.schedulers.core.snapshots import Watches
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.protected import protected
 from lazyflow.store.values import IteratorItems, locked, references
@@ -75,12 +75,6 @@ class Run(Lifecycle):
         self.ready: Any = PriorityQueue(plan) if plan.priorities else plan.ready.copy()
         self.copied: set[int] = set()  # results of which each consumer gets a copy
         if plan.slow or request.check_mutation or self.deadline:
-            self.attention.append(None)
-
-    def watch(self, watches: Watches) -> None:
-        """Have the tasks of some numbers look whether what they read was changed meanwhile."""
-        self.watches = watches
-        if watches:
             self.attention.append(None)
 
     def begin(self) -> None:
@@ -254,23 +248,24 @@ class Run(Lifecycle):
         """Return the form in which a result is stored; LATER when it has yet to be computed."""
         kind = kinds[type(value)]
         if kind == ARRAY:
-            if value.flags.writeable and self.plan.consumers[i] != self.plan.end:
-                return locked(value, sys.getrefcount(value) <= _FRESH)
-            return value
+            if self.plan.consumers[i] == self.plan.end:
+                return value
+            if not value.flags.writeable and not is_open(value):
+                return value
+            return locked(value, sys.getrefcount(value) <= _FRESH)
         if kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
-        if kind != ITERATOR:
-            if self.plan.consumers[i] != self.plan.end:  # tasks read it
-                value = protected(value, sys.getrefcount(value) <= _FRESH)
-            if kind not in COPIED:
-                return value
-        else:
+        if kind != ITERATOR and self.plan.consumers[i] != self.plan.end:  # tasks read it
+            value = protected(value, sys.getrefcount(value) <= _FRESH)
+        if kind == ITERATOR:
             if self.futures is None and self.plan.consumers[i].__class__ is int:
                 return value  # one reader
             try:
                 value = protected(IteratorItems(value), True)
             except BaseException as error:  # the rest of a generator's body ran just now
                 return self._failed_late(i, error)
+        elif kind not in COPIED:
+            return value
         self.copied.add(i)
         self.attention.append(None)
         return value
@@ -394,21 +389,3 @@ class Run(Lifecycle):
                     self._complete()
                 else:
                     made.append(user)
-
-
-def _after_fork() -> None:
-    """In the child of a fork inside a task: this thread belongs to no pool any more.
-
-    The child may compute. When the task returns there, `Run.work` ends it: the run goes on in
-    the parent only. (A fork under sync on the main thread is a plain fork of the program.)
-    """
-    worker, here.worker = here.worker, None
-    while worker is not None:
-        if worker.run is not None:
-            worker.run.stop.append(None)
-        worker.forked = True
-        worker = worker.below
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

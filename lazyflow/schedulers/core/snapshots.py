@@ -16,7 +16,7 @@ from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, VALUE, Task, place_text, task_name
-from lazyflow.store.owned import EditableParts, forms
+from lazyflow.store.owned import SPARSE_FORM, EditableParts, arrays_of, forms
 from lazyflow.store.sizes import format_bytes
 from lazyflow.store.values import locked
 
@@ -121,7 +121,8 @@ class _Taken:
         """Return a literal with copies of what in it can be changed and is small."""
         if not forms[type(value)]:
             return value
-        new = self._whole(value) if _is_whole(value) else EditableParts(value).changed(self._whole)
+        is_array = kinds[type(value)] == ARRAY
+        new = self._array(value) if is_array else EditableParts(value).changed(self._whole)
         self.changed = self.changed or new is not value
         return new
 
@@ -133,7 +134,19 @@ class _Taken:
             if id(value) not in self._known:  # the plan holds it
                 self._known[id(value)] = value.copy(deep=False) if kind == FRAME else value[:]
             return self._known[id(value)]
+        if forms[type(value)] == SPARSE_FORM:
+            return self._sparse(value)
         return value
+
+    def _sparse(self, matrix: Any) -> Any:
+        arrays = arrays_of(matrix)
+        if sum(array.nbytes for array in arrays) > COPIED_UP_TO:
+            for array in arrays:
+                self._array(array)
+            return matrix
+        if id(matrix) not in self._known:
+            self._known[id(matrix)] = matrix.copy()
+        return self._known[id(matrix)]
 
     def _array(self, array: Any) -> Any:
         if not _can_change(array):
@@ -150,10 +163,6 @@ class _Taken:
             return known
         self.watches.append(known)
         return array
-
-
-def _is_whole(value: Any) -> bool:
-    return kinds[type(value)] in (ARRAY, FRAME) or type(value) is bytearray
 
 
 def _can_change(array: Any) -> bool:

@@ -148,7 +148,7 @@ class TaskWorker(WorkerProcess):
             self.functions[function] = payload  # opened when a task needs it
         for i, value in loads:
             if value.__class__ is list:
-                self.store.values[i] = value[0]
+                self.store.values[i] = protected(value[0], True)
             else:
                 self.store.put_unusual(i, UnopenedValue(self.mappings, value))
         for at in blobs:  # now, so that their memory is pinned, also if they never run
