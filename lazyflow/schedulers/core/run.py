@@ -27,6 +27,7 @@ from typing import Any
 
 from lazyflow.errors import Cancelled
 from lazyflow.graph.guards import is_open
+from lazyflow.graph.items import itemized
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
@@ -258,9 +259,12 @@ class Run(Lifecycle):
         if kind != ITERATOR and self.plan.consumers[i] != self.plan.end:  # tasks read it
             value = protected(value, sys.getrefcount(value) <= _FRESH)
         if kind == ITERATOR:
-            if self.futures is None and self.plan.consumers[i].__class__ is int:
-                return value  # one reader
+            nout = self.plan.tasks[i]._options.nout
+            if nout is None and self.has_one_reader(i):
+                return value
             try:
+                if nout is not None:
+                    return self.keep(i, itemized(value, nout))
                 value = protected(IteratorItems(value), True)
             except BaseException as error:  # the rest of a generator's body ran just now
                 return self._failed_late(i, error)
@@ -269,6 +273,10 @@ class Run(Lifecycle):
         self.copied.add(i)
         self.attention.append(None)
         return value
+
+    def has_one_reader(self, i: int) -> bool:
+        """Tell whether one task alone reads a result."""
+        return self.futures is None and self.plan.consumers[i].__class__ is int
 
     def _call_slowly(self, i: int) -> Any:
         """Run task `i` with everything looked at; return its value, or None when it failed."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from lazyflow.errors import Cancelled, InputMutated
 from lazyflow.graph.arguments import Binder
-from lazyflow.graph.items import check_length
+from lazyflow.graph.items import check_length, itemized
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import forget_context, is_users_interrupt
@@ -84,6 +84,7 @@ class SlowCall(ABC):
                 if before is not None:
                     self._compare(before)
                 if nout is not None and (value.__class__ is not tuple or len(value) != nout):
+                    value = itemized(value, nout)
                     check_length(value, nout, self.name())
                 return value
             except Exception:
