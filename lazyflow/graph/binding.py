@@ -43,6 +43,7 @@ from lazyflow.graph.kinds import (
     TUPLE,
     kinds,
 )
+from lazyflow.graph.streams import MAKES_ITEMS, Stream, begun, streamed
 from lazyflow.graph.task import Task
 from lazyflow.services import service
 
@@ -72,13 +73,15 @@ class _Level:
         "low", "make", "todo",
     )
 
-    def __init__(self, container: Any, kind: int, index: int, depth: int) -> None:
+    def __init__(
+        self, container: Any, kind: int, index: int, depth: int, taken: list[Any] | None = None
+    ) -> None:
         self.container = container
         self.kind = kind
         self.index = index  # in the parent's items
         self.depth = depth
         self.low = depth + 1  # depth of the outermost container that was met again below
-        self.items, self.make, self.extra = take_apart(kind, container)
+        self.items, self.make, self.extra = take_apart(kind, container if taken is None else taken)
         self.holes: Holes = []
         self.changed = False
         self.is_nested = False  # it has containers that can be edited
@@ -170,11 +173,25 @@ class _ArgumentSearch:
             elif kind == FRAME:
                 if not self.as_is:
                     self._maker(level, position, item, frame_copied, self.mutates)
+            elif kind == ITERATOR and type(item) in MAKES_ITEMS:
+                taken, is_longer = begun(item)
+                if is_longer:
+                    self._stream(level, position, item, Stream(taken, item))
+                else:
+                    self._open(_Level(item, kind, position, len(stack), taken), stack)
             else:
-                child = _Level(item, kind, position, len(stack))
-                self.open[id(item)] = child.depth
-                self._scan(child)
-                stack.append(child)
+                self._open(_Level(item, kind, position, len(stack)), stack)
+
+    def _open(self, child: _Level, stack: list[_Level]) -> None:
+        self.open[id(child.container)] = child.depth
+        self._scan(child)
+        stack.append(child)
+
+    def _stream(self, level: _Level, position: int, item: Any, stream: Stream) -> None:
+        if self.as_is:
+            self._settle(level, position, item, False, iter(stream))
+        else:
+            self._maker(level, position, item, streamed, None, stream)
 
     def _scan(self, level: _Level) -> None:
         """Note which items to search: none in a container of only atoms, or only tasks."""
@@ -285,8 +302,10 @@ class _ArgumentSearch:
             return copied_to_depth
         return copied if kind in _COPIED_LITERALS and id(item) not in self.intact else None
 
-    def _maker(self, level: _Level, position: int, item: Any, make: Make, extra: Any) -> None:
-        self.makers.append((make, [item], [], extra))
+    def _maker(
+        self, level: _Level, position: int, item: Any, make: Make, extra: Any, of: Any = None
+    ) -> None:
+        self.makers.append((make, [item if of is None else of], [], extra))
         self._settle(level, position, item, True, ~(len(self.makers) - 1))
 
 

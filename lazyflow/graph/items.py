@@ -47,7 +47,7 @@ def itemized(value: Any, nout: int) -> Any:
     An iterator without an end is taken from until there is one too many.
 
     >>> import itertools
-    >>> itemized(iter("ab"), 2), itemized(zip(itertools.count()), 1), itemized(7, 2)
+    >>> itemized(map(str, "ab"), 2), itemized(zip(itertools.count()), 1), itemized(7, 2)
     (('a', 'b'), ((0,), (1,)), 7)
     """
     return tuple(islice(value, nout + 1)) if kinds[type(value)] == ITERATOR else value

@@ -49,7 +49,7 @@ def protected(value: Any, is_own: bool) -> Any:
     if kind in _QUICK:
         if _has_no_array(value):
             return value
-        if kind is tuple and not any([forms[type(item)] not in _FLAT for item in value]):
+        if kind is tuple and _FLAT.issuperset([forms[type(item)] for item in value]):
             return _locked_row(value, is_own)
     return EditableParts(value).locked(is_own)
 

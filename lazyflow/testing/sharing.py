@@ -1,7 +1,8 @@
-"""Contract: what tasks share is protected in containers too, and what they are given is a snapshot."""
+"""Contract: arrays in containers are protected, and what a call is given is a snapshot."""
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,7 +183,7 @@ class SharingContract(Part):
             except InputMutated as error:
                 assert not self.eager
                 words = r"wrote into an array that (read|value) reads .float64, shape"
-                assert __import__("re").search(words, str(error))
+                assert re.search(words, str(error))
 
     @pytest.mark.parametrize("size", [8, 100_000])
     def test_a_buffer_filled_again_in_a_loop_gives_no_wrong_value(self, size: int) -> None:

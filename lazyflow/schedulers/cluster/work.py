@@ -30,7 +30,6 @@ from lazyflow.schedulers.sync import SyncScheduler
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 from lazyflow.store.sizes import size_of
-from lazyflow.store.values import IteratorItems
 
 _FUNCTIONS = 1000  # that a worker caches
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report

@@ -52,8 +52,8 @@ class Watch:
         array, name = self._array, task_name(task)
         raise InputMutated(
             f"the program wrote into an array that {name} reads ({array.dtype}, shape "
-            f"{array.shape}) after the call was started and before it had ended, so its result would "
-            f"be neither of the old content nor of the new. Arrays of up to "
+            f"{array.shape}) after the call was started and before it had ended, so its result "
+            f"would be neither of the old content nor of the new. Arrays of up to "
             f"{format_bytes(COPIED_UP_TO)} are copied when a call is started, larger ones are read "
             f"where they are: give it a copy, as {name}(x.copy()), or wait for the result before "
             f"the array is filled again. Made at {place_text(task)}"
@@ -72,7 +72,7 @@ def snapshot(plan: Plan) -> tuple[Plan, Watches]:
     tasks: list[Task] | None = None
     for i, task in enumerate(plan.tasks):
         bind, args = task._bind, task._args
-        if bind is None and (args is task._inputs or not any([forms[type(x)] for x in args])):
+        if bind is None and (args is task._inputs or not any(map(_may_change, args))):
             continue
         if task._func is HELD:
             continue
@@ -87,6 +87,10 @@ def snapshot(plan: Plan) -> tuple[Plan, Watches]:
             tasks = tasks or list(plan.tasks)
             tasks[i] = _with_literals(task, new_args, new_bind)
     return plan if tasks is None else plan.with_tasks(tasks), taken.all
+
+
+def _may_change(literal: Any) -> bool:
+    return forms[type(literal)] > 0
 
 
 def verify(watches: Watches, i: int, task: Task) -> None:
