@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +35,7 @@ from lazyflow.graph.kinds import (
     TUPLE,
     kinds,
 )
+from lazyflow.graph.shallow import BUILTIN, items_of, set_right, shallow_copy
 
 Holes = list[tuple[int, int]] | range
 
@@ -121,12 +121,14 @@ def _dictlike(items: list[Any], extra: Any) -> Any:
     half = len(items) // 2
     for key, value in zip(items[:half], items[half:], strict=True):
         new[key] = value
+    set_right(new, items)
     return new
 
 
 def _listlike(items: list[Any], extra: Any) -> Any:
     new = copy.copy(extra)
     (new.update if isinstance(new, set) else new.extend)(items)
+    set_right(new, items)
     return new
 
 
@@ -152,7 +154,7 @@ def copied(items: list[Any], extra: Any) -> Any:
     if type(only) in _QUICK:
         return only.copy()
     try:
-        return copy.copy(only)
+        return shallow_copy(only)
     except Exception:  # a container that can't be filled again can't be edited either
         return only
 
@@ -184,7 +186,7 @@ def copied_to_depth(items: list[Any], extra: Any) -> Any:
             inside = part
         elif kind in COPIED and kind != FRAME:
             now[id(part)] = mine = copied([part], None)
-            if type(part) not in _OPENED or mine is part:
+            if type(part) not in BUILTIN or mine is part:
                 continue
             opened.append(mine)
             inside = mine.values() if isinstance(mine, dict) else mine
@@ -203,10 +205,6 @@ def copied_to_depth(items: list[Any], extra: Any) -> Any:
 
 
 _ROWS = frozenset({TUPLE, NAMEDTUPLE})
-
-#: Types of which it is known how an item is replaced.
-_OPENED = frozenset({list, dict, deque, OrderedDict, defaultdict, Counter})
-
 
 def deeply_copied(items: list[Any], extra: Any) -> Any:
     """Return a deep copy of the only item, or the item where it can't be copied."""
@@ -238,9 +236,9 @@ def take_apart(kind: int, x: Any) -> tuple[list[Any], Make, Any]:
     if kind == DICTVIEW:
         return list(x), _dict_view, type(x).__name__
     if kind == LISTLIKE:
-        return list(x), _listlike, x
+        return items_of(x), _listlike, x
     if kind == DICTLIKE:
-        return [*x.keys(), *x.values()], _dictlike, x
+        return items_of(x), _dictlike, x
     if kind == ARRAY:
         return x.reshape(-1).tolist(), _object_array, x
     from dataclasses import fields  # loaded already: x is one

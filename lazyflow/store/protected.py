@@ -24,7 +24,7 @@ from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, kinds
 from lazyflow.store.owned import ARRAY_FORM, EditableParts, forms, writable_within
 from lazyflow.store.values import IteratorItems, locked, made_writable, references
 
-__all__ = ["editable", "protected"]
+__all__ = ["QUICK", "editable", "has_no_array", "protected"]
 
 #: References to a value that only a local name holds, as getrefcount counts them.
 _ALONE = references(2)
@@ -46,21 +46,21 @@ def protected(value: Any, is_own: bool) -> Any:
     if kind is IteratorItems:
         value.items = protected(value.items, True)
         return value
-    if kind in _QUICK:
-        if _has_no_array(value):
+    if kind in QUICK:
+        if has_no_array(value):
             return value
         if kind is tuple and _FLAT.issuperset([forms[type(item)] for item in value]):
             return _locked_row(value, is_own)
     return EditableParts(value).locked(is_own)
 
 
-def _has_no_array(value: Any) -> bool:
+def has_no_array(value: Any) -> bool:
     """Tell at a look whether only plain values are in a container and in small ones in it."""
     todo = [value]
     for part in todo:
         for item in part.values() if type(part) is dict else part:
             if forms[type(item)]:
-                if type(item) not in _QUICK or len(todo) > _A_LOOK:
+                if type(item) not in QUICK or len(todo) > _A_LOOK:
                     return False
                 todo.append(item)
     return True
@@ -76,7 +76,8 @@ def _locked_row(row: tuple[Any, ...], is_own: bool) -> Any:
     return tuple([made.get(id(item), item) for item in row]) if made else row
 
 
-_QUICK = frozenset({tuple, list, dict})
+#: Types of containers that are looked into at once.
+QUICK = frozenset({tuple, list, dict})
 _A_LOOK = 20  # containers
 
 #: Tuples of what has these forms are made again at once.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Iterable
 from mmap import mmap
@@ -10,6 +9,7 @@ from typing import Any
 
 from lazyflow.graph.guards import base_of, guarded
 from lazyflow.graph.kinds import ARRAY, FRAME, LISTLIKE, TypeTable, kinds
+from lazyflow.graph.shallow import shallow_copy
 
 
 class IteratorItems:
@@ -29,7 +29,7 @@ def consumer_copy(value: Any) -> Any:
     if type(value) is IteratorItems:
         return iter(value.items)
     try:
-        return copy.copy(value)
+        return shallow_copy(value)
     except Exception:  # a user's dict that can't be filled again: there is only the one
         return value
 

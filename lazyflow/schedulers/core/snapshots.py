@@ -15,13 +15,16 @@ from lazyflow.graph.arguments import Binder
 from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.graph.plan import Plan
-from lazyflow.graph.task import HELD, VALUE, Task, place_text, task_name
+from lazyflow.graph.task import VALUE, Task, place_text, task_name
 from lazyflow.store.owned import SPARSE_FORM, EditableParts, arrays_of, forms
+from lazyflow.store.protected import QUICK, has_no_array
 from lazyflow.store.sizes import format_bytes
 from lazyflow.store.values import locked
 
 #: Bytes; copying so much costs 1 to 4 us, a tenth of starting a run.
 COPIED_UP_TO = 1 << 16
+
+_TINY = 1 << 10  # bytes; so much is copied sooner than it is recognised in another call
 
 _PLACES = 256  # elements of an array that are looked at
 
@@ -72,10 +75,14 @@ def snapshot(plan: Plan) -> tuple[Plan, Watches]:
     tasks: list[Task] | None = None
     for i, task in enumerate(plan.tasks):
         bind, args = task._bind, task._args
-        if bind is None and (args is task._inputs or not any(map(_may_change, args))):
-            continue
-        if task._func is HELD:
-            continue
+        if bind is None:
+            if args is task._inputs:
+                continue
+            for literal in args:
+                if forms[type(literal)]:
+                    break
+            else:
+                continue
         taken.begin()
         new_args = tuple([taken.part(x) for x in args])
         new_bind = None if bind is None else taken.binder(bind)
@@ -87,10 +94,6 @@ def snapshot(plan: Plan) -> tuple[Plan, Watches]:
             tasks = tasks or list(plan.tasks)
             tasks[i] = _with_literals(task, new_args, new_bind)
     return plan if tasks is None else plan.with_tasks(tasks), taken.all
-
-
-def _may_change(literal: Any) -> bool:
-    return forms[type(literal)] > 0
 
 
 def verify(watches: Watches, i: int, task: Task) -> None:
@@ -125,8 +128,12 @@ class _Taken:
         """Return a literal with copies of what in it can be changed and is small."""
         if not forms[type(value)]:
             return value
-        is_array = kinds[type(value)] == ARRAY
-        new = self._array(value) if is_array else EditableParts(value).changed(self._whole)
+        if kinds[type(value)] == ARRAY:
+            new = self._array(value)
+        elif type(value) in QUICK and has_no_array(value):
+            return value
+        else:
+            new = EditableParts(value).changed(self._whole)
         self.changed = self.changed or new is not value
         return new
 
@@ -153,8 +160,14 @@ class _Taken:
         return self._known[id(matrix)]
 
     def _array(self, array: Any) -> Any:
+        known = self._known.get(id(array))
+        if known is not None:
+            return known
         if not _can_change(array):
             return array
+        if array.nbytes <= _TINY:
+            known = self._known[id(array)] = locked(array.copy(order="K"), True)
+            return known
         key = array.__array_interface__["data"], array.shape, array.strides, array.dtype
         known = self._known.get(key)
         if known is None:
