@@ -24,6 +24,7 @@ from lazyflow.schedulers.core.errors.failures import interrupted, is_users_inter
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.store.owned import ResultHandover, forms
 from lazyflow.store.values import IteratorItems
 
@@ -159,7 +160,9 @@ def start_background(
     are not started any more. `again` is the future of the only output, when an earlier run of
     its task failed.
     """
+    plan, watches = snapshot(plan)
     run = start(plan, options, background=True)
+    run.watch(watches)
     futures: dict[int, TaskFuture] = {}
     for i in dict.fromkeys(plan.outputs):
         future = futures[i] = again or TaskFuture(run.task_name(i), run.scheduler)

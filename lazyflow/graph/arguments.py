@@ -14,14 +14,17 @@ of its own. A container met twice is made once, as it was. Pickled graphs name t
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from lazyflow.graph.kinds import (
     ARRAY,
+    COPIED,
     DICT,
     DICTLIKE,
     DICTVIEW,
+    FRAME,
     FROZENSET,
     ITERATOR,
     LIST,
@@ -30,7 +33,9 @@ from lazyflow.graph.kinds import (
     SET,
     SLICE,
     TUPLE,
+    kinds,
 )
+from lazyflow.graph.shallow import BUILTIN, items_of, set_right, shallow_copy
 
 Holes = list[tuple[int, int]] | range
 
@@ -116,12 +121,14 @@ def _dictlike(items: list[Any], extra: Any) -> Any:
     half = len(items) // 2
     for key, value in zip(items[:half], items[half:], strict=True):
         new[key] = value
+    set_right(new, items)
     return new
 
 
 def _listlike(items: list[Any], extra: Any) -> Any:
     new = copy.copy(extra)
     (new.update if isinstance(new, set) else new.extend)(items)
+    set_right(new, items)
     return new
 
 
@@ -143,11 +150,61 @@ def _object_array(items: list[Any], extra: Any) -> Any:
 
 def copied(items: list[Any], extra: Any) -> Any:
     """Return a shallow copy of the only item, or the item where it can't be copied."""
+    only = items[0]
+    if type(only) in _QUICK:
+        return only.copy()
     try:
-        return copy.copy(items[0])
+        return shallow_copy(only)
     except Exception:  # a container that can't be filled again can't be edited either
-        return items[0]
+        return only
 
+
+_QUICK = frozenset({list, dict, set})
+
+
+def copied_to_depth(items: list[Any], extra: Any) -> Any:
+    """Return a copy of the only item in which the containers are copied, to any depth.
+
+    A container that is met twice is copied once. What is in objects of other classes, and in
+    subclasses of users, is not searched.
+    """
+    top = items[0]
+    now: dict[int, Any] = {}  # id -> copy
+    opened: list[Any] = []  # copies whose items have to be replaced
+    rows: list[Any] = []  # tuples, each after those in it
+    stack: list[tuple[Any, bool]] = [(top, False)]
+    while stack:
+        part, is_done = stack.pop()
+        if is_done:
+            rows.append(part)
+        if id(part) in now:
+            continue
+        kind = kinds[type(part)]
+        if kind in _ROWS:
+            now[id(part)] = part
+            stack.append((part, True))
+            inside = part
+        elif kind in COPIED and kind != FRAME:
+            now[id(part)] = mine = copied([part], None)
+            if type(part) not in BUILTIN or mine is part:
+                continue
+            opened.append(mine)
+            inside = mine.values() if isinstance(mine, dict) else mine
+        else:
+            continue
+        stack += [(each, False) for each in inside if kinds[type(each)]]
+    for row in rows:
+        inside = [now.get(id(each), each) for each in row]
+        if any(map(operator.is_not, inside, row)):
+            now[id(row)] = tuple(inside) if type(row) is tuple else type(row)._make(inside)
+    for mine in opened:
+        for place, each in list(mine.items() if isinstance(mine, dict) else enumerate(mine)):
+            if id(each) in now:
+                mine[place] = now[id(each)]
+    return now.get(id(top), top)
+
+
+_ROWS = frozenset({TUPLE, NAMEDTUPLE})
 
 def deeply_copied(items: list[Any], extra: Any) -> Any:
     """Return a deep copy of the only item, or the item where it can't be copied."""
@@ -179,9 +236,9 @@ def take_apart(kind: int, x: Any) -> tuple[list[Any], Make, Any]:
     if kind == DICTVIEW:
         return list(x), _dict_view, type(x).__name__
     if kind == LISTLIKE:
-        return list(x), _listlike, x
+        return items_of(x), _listlike, x
     if kind == DICTLIKE:
-        return [*x.keys(), *x.values()], _dictlike, x
+        return items_of(x), _dictlike, x
     if kind == ARRAY:
         return x.reshape(-1).tolist(), _object_array, x
     from dataclasses import fields  # loaded already: x is one

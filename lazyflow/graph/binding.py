@@ -16,12 +16,13 @@ from lazyflow.graph.arguments import (
     Holes,
     Make,
     copied,
+    copied_to_depth,
     deeply_copied,
     frame_copied,
-    read_only,
     same,
     take_apart,
 )
+from lazyflow.graph.guards import guarded, is_open
 from lazyflow.graph.kinds import (
     ARRAY,
     ATOM,
@@ -37,9 +38,12 @@ from lazyflow.graph.kinds import (
     LAZY,
     LIST,
     LISTLIKE,
+    NAMEDTUPLE,
     SET,
+    TUPLE,
     kinds,
 )
+from lazyflow.graph.streams import MAKES_ITEMS, Stream, begun, streamed
 from lazyflow.graph.task import Task
 from lazyflow.services import service
 
@@ -54,24 +58,33 @@ _ALWAYS_MADE = (ITERATOR, DICTVIEW)
 #: Kinds of arguments that are copied when they hold no task.
 _COPIED_LITERALS = frozenset({LIST, DICT, SET, LISTLIKE, DICTLIKE})
 
+#: Kinds of arguments in which containers are copied, too.
+_OPENED = _COPIED_LITERALS | {TUPLE, NAMEDTUPLE}
+
+#: Kinds that are handed over as they are with what they hold, where they hold no task.
+_LEFT = frozenset({DATACLASS, ARRAY})
+
 
 class _Level:
     """One level of the search: a container whose items are being looked at."""
 
     __slots__ = (
-        "changed", "container", "depth", "extra", "holes", "index", "items", "kind", "low", "make",
-        "todo",
+        "changed", "container", "depth", "extra", "holes", "index", "is_nested", "items", "kind",
+        "low", "make", "todo",
     )
 
-    def __init__(self, container: Any, kind: int, index: int, depth: int) -> None:
+    def __init__(
+        self, container: Any, kind: int, index: int, depth: int, taken: list[Any] | None = None
+    ) -> None:
         self.container = container
         self.kind = kind
         self.index = index  # in the parent's items
         self.depth = depth
         self.low = depth + 1  # depth of the outermost container that was met again below
-        self.items, self.make, self.extra = take_apart(kind, container)
+        self.items, self.make, self.extra = take_apart(kind, container if taken is None else taken)
         self.holes: Holes = []
         self.changed = False
+        self.is_nested = False  # it has containers that can be edited
         self.todo: list[int] = []  # positions that have to be looked at, last first
 
     def put(self, position: int, item: Any) -> None:
@@ -122,6 +135,8 @@ class _ArgumentSearch:
         self.keep: list[Any] = []  # objects whose ids are in the memo, so that none is reused
         self.open: dict[int, int] = {}  # id -> depth
         self.intact: set[int] = set()  # ids of containers that hold themselves
+        self.nested: set[int] = set()  # ids of literals that have containers to be copied in them
+        self.private: dict[int, int] = {}  # id of a literal -> the source of its copies
 
     def walk(self, root: _Level) -> None:
         """Search everything below `root`, whose own items become the template and the holes."""
@@ -143,6 +158,7 @@ class _ArgumentSearch:
             known = self.memo.get(id(item))
             if known is not None:
                 self._put(level, position, *known)
+                level.is_nested = level.is_nested or kind in _OPENED
             elif id(item) in self.open:
                 level.low = min(level.low, self.open[id(item)])
             elif kind == LAZY:
@@ -157,11 +173,25 @@ class _ArgumentSearch:
             elif kind == FRAME:
                 if not self.as_is:
                     self._maker(level, position, item, frame_copied, self.mutates)
+            elif kind == ITERATOR and type(item) in MAKES_ITEMS:
+                taken, is_longer = begun(item)
+                if is_longer:
+                    self._stream(level, position, item, Stream(taken, item))
+                else:
+                    self._open(_Level(item, kind, position, len(stack), taken), stack)
             else:
-                child = _Level(item, kind, position, len(stack))
-                self.open[id(item)] = child.depth
-                self._scan(child)
-                stack.append(child)
+                self._open(_Level(item, kind, position, len(stack)), stack)
+
+    def _open(self, child: _Level, stack: list[_Level]) -> None:
+        self.open[id(child.container)] = child.depth
+        self._scan(child)
+        stack.append(child)
+
+    def _stream(self, level: _Level, position: int, item: Any, stream: Stream) -> None:
+        if self.as_is:
+            self._settle(level, position, item, False, iter(stream))
+        else:
+            self._maker(level, position, item, streamed, None, stream)
 
     def _scan(self, level: _Level) -> None:
         """Note which items to search: none in a container of only atoms, or only tasks."""
@@ -187,6 +217,8 @@ class _ArgumentSearch:
         elif self.as_is and level.kind == ITERATOR and not level.holes:
             result = (False, iter(level.items))  # the given one has been consumed
         elif level.holes or (level.kind in _ALWAYS_MADE and not self.as_is):
+            if not self.as_is:
+                self.keep_private(level)
             template = None if isinstance(level.holes, range) else list(level.items)
             make = same if self.as_is and level.kind == ITERATOR else level.make
             self.makers.append((make, template, level.holes, _without_inputs(level)))
@@ -194,9 +226,13 @@ class _ArgumentSearch:
         elif level.changed:
             result = (False, level.make(level.items, _without_inputs(level)))
         elif level.kind == ARRAY and not self.mutates and not self.as_is:
-            result = (False, read_only(container))
+            result = (False, guarded(container))
         else:
             result = (False, container)
+        if level.kind in _COPIED_LITERALS or level.is_nested:
+            parent.is_nested = parent.is_nested or level.kind not in _LEFT
+        if level.is_nested and not result[0]:
+            self.nested.add(id(result[1]))
         self._settle(parent, level.index, container, *result)
 
     def _settle(
@@ -236,30 +272,40 @@ class _ArgumentSearch:
             return
         if self.mutates:
             self._maker(level, position, array, copied, None)
-        elif array.flags.writeable:
-            self._settle(level, position, array, False, read_only(array))
+        elif is_open(array):
+            self._settle(level, position, array, False, guarded(array))
 
-    def copy_literals(self, root: _Level) -> None:
-        """Copy the arguments that are containers of plain values, now and at each execution.
+    def keep_private(self, level: _Level) -> None:
+        """Copy the plain containers among the items of a level, now and at each execution.
 
         The arguments of a function that edits them are all copied, with all that they hold.
         """
-        sources: dict[int, int] = {}
-        holes = {position for position, _ in root.holes}  # type: ignore[misc]
-        for position, item in enumerate(root.items):
-            if self.mutates:
-                wanted = position not in holes and type(item) not in IMMUTABLE
-            else:
-                wanted = kinds[type(item)] in _COPIED_LITERALS and id(item) not in self.intact
-            if wanted:
-                if id(item) not in sources:
-                    copier = deeply_copied if self.mutates else copied
-                    self.makers.append((copier, [copier([item], None)], [], None))
-                    sources[id(item)] = ~(len(self.makers) - 1)
-                self._hole(root, position, sources[id(item)])
+        if isinstance(level.holes, range) or level.kind not in _OPENED:
+            return
+        keys = len(level.items) // 2 if level.kind in (DICT, DICTLIKE) else 0
+        holes = {position for position, _ in level.holes}
+        for position, item in enumerate(level.items):
+            if position < keys or position in holes or type(item) in IMMUTABLE:
+                continue
+            copier = deeply_copied if self.mutates else self._copier(item)
+            if copier is None:
+                continue
+            if id(item) not in self.private:
+                self.makers.append((copier, [copier([item], None)], [], None))
+                self.keep.append(item)
+                self.private[id(item)] = ~(len(self.makers) - 1)
+            self._hole(level, position, self.private[id(item)])
 
-    def _maker(self, level: _Level, position: int, item: Any, make: Make, extra: Any) -> None:
-        self.makers.append((make, [item], [], extra))
+    def _copier(self, item: Any) -> Make | None:
+        kind = kinds[type(item)]
+        if id(item) in self.nested and not self.intact and kind in _OPENED:
+            return copied_to_depth
+        return copied if kind in _COPIED_LITERALS and id(item) not in self.intact else None
+
+    def _maker(
+        self, level: _Level, position: int, item: Any, make: Make, extra: Any, of: Any = None
+    ) -> None:
+        self.makers.append((make, [item if of is None else of], [], extra))
         self._settle(level, position, item, True, ~(len(self.makers) - 1))
 
 
@@ -279,8 +325,8 @@ def bind(
 ) -> tuple[tuple[Any, ...], Binder]:
     """Return the tasks in a call's arguments, and the binder that puts their values back.
 
-    Containers that hold no task are copied (their top level) here and again at each
-    execution, so that neither the caller's later edits nor the task's own change the graph.
+    Containers that hold no task are copied, to any depth, here and again at each execution, so
+    that neither the caller's later edits nor the task's own change the graph.
 
     Parameters
     ----------
@@ -306,7 +352,7 @@ def bind(
     root = _Level([*args, *kwargs.values()], LIST, -1, 0)
     search.walk(root)
     if not as_is:
-        search.copy_literals(root)
+        search.keep_private(root)
     binder = Binder(list(root.items), root.holes, search.makers, len(args), tuple(kwargs))
     return tuple(search.inputs), binder
 
@@ -319,6 +365,7 @@ def _bind_simple(
     inputs: list[Any] = []
     holes = []
     has_collections = False
+    arrays: dict[int, int] = {}  # id -> position
     for position, item in enumerate(items):
         kind = kinds[type(item)]
         if kind in _LAZY:
@@ -326,9 +373,11 @@ def _bind_simple(
             inputs.append(item)
             items[position] = None
             has_collections = has_collections or kind == COLLECTION
-        elif kind != ATOM and not (
-            kind == ARRAY and not item.flags.writeable and not item.dtype.hasobject
-        ):
+        elif kind == ARRAY and not item.dtype.hasobject:
+            if not as_is and (item.flags.writeable or is_open(item)):
+                first = arrays.setdefault(id(item), position)
+                items[position] = guarded(item) if first == position else items[first]
+        elif kind != ATOM:
             return None
     if has_collections and not as_is:
         found = {id(x): x.__lazyflow_value__() for x in inputs if kinds[type(x)] == COLLECTION}

@@ -10,7 +10,10 @@ import builtins
 import functools
 import types
 import typing
+from itertools import islice
 from typing import Any
+
+from lazyflow.graph.kinds import ITERATOR, kinds
 
 
 def check_length(value: Any, nout: int, name: str) -> None:
@@ -36,6 +39,18 @@ def check_length(value: Any, nout: int, name: str) -> None:
             f"{type(value).__name__}, whose parts have no numbers. Leave nout= out and take parts "
             "by x[key], or return a tuple"
         )
+
+
+def itemized(value: Any, nout: int) -> Any:
+    """Return a result that was declared to have `nout` items, an iterator's as a tuple.
+
+    An iterator without an end is taken from until there is one too many.
+
+    >>> import itertools
+    >>> itemized(map(str, "ab"), 2), itemized(zip(itertools.count()), 1), itemized(7, 2)
+    (('a', 'b'), ((0,), (1,)), 7)
+    """
+    return tuple(islice(value, nout + 1)) if kinds[type(value)] == ITERATOR else value
 
 
 _FEW = 16  # items that are kept for the next result of the kind

@@ -141,8 +141,8 @@ class TypeTable(dict[type, V]):
 kinds = TypeTable(_classify, _EXACT)
 
 
-#: Kinds of results that need work when they are stored: see store/values.py.
-_STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR}
+#: Kinds of results that need work when they are stored: see store/protected.py.
+_STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR, TUPLE, NAMEDTUPLE, DATACLASS}
 
 
 #: ``stored[type(x)]`` tells whether a result ``x`` needs more than being put in its place.

@@ -19,7 +19,7 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.errors import Cancelled, WorkerDied
-from lazyflow.graph.items import check_length
+from lazyflow.graph.items import check_length, itemized
 from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.core.base import Worker
 from lazyflow.schedulers.core.current_worker import here
@@ -27,6 +27,7 @@ from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.slots import Slots, SlotWorker
+from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import as_worker
 
 
@@ -192,15 +193,18 @@ class ThreadExecutorScheduler(_Base):
 class _Portable:
     """A call that can be sent anywhere: pickled by cloudpickle, if it is pickled at all."""
 
-    def __init__(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-        self.call = (func, args, kwargs)
+    def __init__(
+        self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], nout: int | None
+    ) -> None:
+        self.call = (func, args, kwargs, nout)
         self.travelled = False
 
     def __call__(self) -> Any:
-        func, args, kwargs = self.call
+        func, args, kwargs, nout = self.call
         try:
             with as_worker():
-                return func(*args, **kwargs)
+                value = func(*args, **kwargs)
+                return value if nout is None else itemized(value, nout)
         except BaseException as error:
             if self.travelled:  # as it is, it might break the executor when it is unpickled
                 return _Raised(record(error))
@@ -217,8 +221,7 @@ class _Portable:
 def _portable_again(data: bytes) -> _Portable:
     import pickle
 
-    func, args, kwargs = pickle.loads(data)
-    portable = _Portable(func, args, kwargs)
+    portable = _Portable(*pickle.loads(data))
     portable.travelled = True
     return portable
 
@@ -293,7 +296,7 @@ class ExecutorScheduler(_Base):
         task = run.plan.tasks[i]
         try:
             args, kwargs = call_arguments(task, given)
-            theirs = self.executor.submit(_Portable(task._func, args, kwargs))
+            theirs = self.executor.submit(_Portable(task._func, args, kwargs, task._options.nout))
         except BaseException as error:
             self._end_badly(run, i, error, given, there)
             return
@@ -310,9 +313,11 @@ class ExecutorScheduler(_Base):
     ) -> None:
         value, error = _outcome(theirs)
         nout = run.plan.tasks[i]._options.nout
-        if error is None and nout is not None:
+        if error is None and (nout is not None or run.watches):
             try:
-                check_length(value, nout, run.task_name(i))
+                if nout is not None:
+                    check_length(value, nout, run.task_name(i))
+                verify(run.watches, i, run.plan.tasks[i])
             except BaseException as wrong:
                 error = wrong
         may_retry = isinstance(error, Exception) and not isinstance(error, BrokenExecutor)

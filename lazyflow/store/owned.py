@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
+from lazyflow.graph.guards import is_open
 from lazyflow.graph.kinds import (
     ARRAY,
     DATACLASS,
@@ -32,11 +33,23 @@ from lazyflow.graph.kinds import (
     TypeTable,
     kinds,
 )
-from lazyflow.store.values import IteratorItems, consumer_copy, memory_of
+from lazyflow.store.values import (
+    IteratorItems,
+    consumer_copy,
+    locked,
+    made_writable,
+    memory_of,
+)
 
 __all__ = ["ResultHandover", "copied", "detached", "is_alone"]
 
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
+
+#: The form of an array, in `forms`.
+ARRAY_FORM = _ARRAY
+
+#: The form of a sparse matrix, whose arrays `arrays_of` returns.
+SPARSE_FORM = _SPARSE
 
 #: How the kinds are copied: as a whole, or item by item.
 _OF_KINDS = {
@@ -69,7 +82,7 @@ class _Done:
         self.row = row
 
 
-class _EditableParts:
+class EditableParts:
     """The parts of a value that can be edited.
 
     whole
@@ -143,7 +156,35 @@ class _EditableParts:
             if held is None or not held.isdisjoint(_memories(part, form)):
                 now[id(part)] = _copy(part, form)
             elif _is_marked(part, form):
-                now[id(part)] = _made_writable(part) if form == _ARRAY else part.copy()
+                now[id(part)] = made_writable(part) if form == _ARRAY else part.copy()
+        return self._with(now)
+
+    def locked(self, is_own: bool) -> Any:
+        """Return the value with views for its arrays that can't be written through.
+
+        It is the value itself where that holds already. ``is_own`` tells that nothing outside of
+        the library holds the value; what is in it may be held elsewhere nevertheless.
+        """
+        arrays = [part for part in self.whole if _is_open(part)]
+        self.whole = []
+        if not arrays:
+            return self.value
+        containers = [part for part in (*self.nested, *self.rows) if part is not self.value]
+        for at in range(len(containers)):  # by index: a name would be one more reference
+            is_own = is_own and sys.getrefcount(containers[at]) <= _IN_A_BOX + 2
+        now = {}
+        for at in range(len(arrays)):
+            is_alone = is_own and sys.getrefcount(arrays[at]) <= _IN_A_BOX + 1
+            now[id(arrays[at])] = locked(arrays[at], is_alone)
+        return self._with(now)
+
+    def changed(self, change: Callable[[Any], Any]) -> Any:
+        """Return the value with what `change` makes of each of its whole parts."""
+        now = {id(part): new for part in self.whole if (new := change(part)) is not part}
+        return self._with(now) if now else self.value
+
+    def _with(self, now: dict[int, Any]) -> Any:
+        """Return the value with new forms of parts, by their ids, in their places."""
         for part in self.nested:
             now[id(part)] = consumer_copy(part)
         for row in self.rows:
@@ -187,18 +228,23 @@ def _memories(part: Any, form: int) -> list[int]:
     if form == _ARRAY:
         return [memory_of(part)]
     if form == _SPARSE:
-        return [id(part), *(memory_of(each) for each in _arrays_of(part))]
+        return [id(part), *(memory_of(each) for each in arrays_of(part))]
     return [id(part)]
 
 
-def _arrays_of(matrix: Any) -> list[Any]:
+def arrays_of(matrix: Any) -> list[Any]:
     return [each for each in vars(matrix).values() if kinds[type(each)] == ARRAY]
 
 
 def _is_marked(part: Any, form: int) -> bool:
     if form == _ARRAY:
         return not part.flags.writeable
-    return form == _SPARSE and not all(each.flags.writeable for each in _arrays_of(part))
+    return form == _SPARSE and not all(each.flags.writeable for each in arrays_of(part))
+
+
+def _is_open(part: Any) -> bool:
+    """Tell whether a part is an array that can be written to, or be made so."""
+    return forms[type(part)] == _ARRAY and is_open(part)
 
 
 def _copy(part: Any, form: int) -> Any:
@@ -238,15 +284,6 @@ def _fill(mine: Any, part: Any, now: dict[int, Any]) -> None:
             put(mine, position, now[id(old)])
 
 
-def _made_writable(view: Any) -> Any:
-    try:
-        mine = view.view()
-        mine.flags.writeable = True
-        return mine
-    except ValueError:  # numpy refuses: the memory is not an array's own
-        return view.copy()
-
-
 def copied(value: Any) -> Any:
     """Return a copy of a value that shares nothing editable with it.
 
@@ -259,7 +296,13 @@ def copied(value: Any) -> Any:
     """
     if type(value) is IteratorItems:
         return iter(copied(value.items))
-    return _EditableParts(value).remade(None) if forms[type(value)] else value
+    return EditableParts(value).remade(None) if forms[type(value)] else value
+
+
+def writable_within(value: Any) -> Any:
+    """Return a value that nothing else holds with arrays in it that can be edited."""
+    parts = EditableParts(value) if forms[type(value)] else None
+    return parts.remade(_NOTHING_HELD) if parts is not None and parts.is_marked else value
 
 
 class ResultHandover:
@@ -280,9 +323,9 @@ class ResultHandover:
             if form == _ARRAY:  # most are, hundreds in a solver's pass, and have one part
                 self.seen.add(memory_of(value))
             elif form and id(value) not in self.kept:
-                self._remember(_EditableParts(value))
+                self._remember(EditableParts(value))
 
-    def _remember(self, parts: _EditableParts) -> None:
+    def _remember(self, parts: EditableParts) -> None:
         self.kept[id(parts.value)] = parts
         self.seen.update(parts.memory)
 
@@ -299,7 +342,7 @@ class ResultHandover:
             self.seen.add(number)
             self.kept[number] = value
             return value
-        parts = self.kept.get(number) or _EditableParts(value)
+        parts = self.kept.get(number) or EditableParts(value)
         if not self.seen.isdisjoint(parts.memory):
             return parts.remade(self.seen)
         self._remember(parts)

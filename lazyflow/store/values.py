@@ -1,22 +1,15 @@
-"""How values pass between tasks of one process, so that no task can change another's input.
-
-An array is stored as a read-only view, once, and that view is what every consumer gets. Lists,
-dicts and sets go as a shallow copy per consumer, pandas objects as a shallow copy-on-write
-copy. Arrays inside other objects, and sparse matrices, are not covered here:
-``config.check_mutation`` finds edits of those.
-
-What a caller gets back is its own: see `lazyflow.store.owned`.
-"""
+"""What stands for a value that several tasks read: see `lazyflow.store.protected` for the rule."""
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Iterable
 from mmap import mmap
 from typing import Any
 
-from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, LISTLIKE, kinds
+from lazyflow.graph.guards import base_of, guarded
+from lazyflow.graph.kinds import ARRAY, FRAME, LISTLIKE, TypeTable, kinds
+from lazyflow.graph.shallow import shallow_copy
 
 
 class IteratorItems:
@@ -36,62 +29,89 @@ def consumer_copy(value: Any) -> Any:
     if type(value) is IteratorItems:
         return iter(value.items)
     try:
-        return copy.copy(value)
+        return shallow_copy(value)
     except Exception:  # a user's dict that can't be filled again: there is only the one
         return value
 
 
-def _refs_of_a_local() -> int:
-    value = object()
-    return sys.getrefcount(value)
-
-
-#: References to a value that only a local name holds, as getrefcount counts them.
-_ALONE = _refs_of_a_local()
-
-
-def editable(box: list[Any], is_last: bool) -> Any:
-    """Return a value that a ``mutates=True`` task may edit: the value itself if nothing else holds
-    it, else a copy.
-
-    The value is taken out of the list `box`, so that the caller does not hold it. ``is_last``
-    tells that no other task of the run will ask for it; one that did may still be running.
+def made_writable(view: Any) -> Any:
+    """Return a writable array for a read-only view: one of the same memory where nothing else
+    holds that, else a copy.
     """
-    value = box.pop()
-    kind = kinds[type(value)]
-    if kind == ARRAY:
-        is_mine = is_last and sys.getrefcount(value) <= _ALONE
-        return _editable_array(value) if is_mine else value.copy()
-    if kind == FRAME:
-        return value.copy(deep=True)
-    if type(value) is IteratorItems:
-        return iter(copy.deepcopy(value.items))
-    if type(value) in IMMUTABLE or (is_last and sys.getrefcount(value) <= _ALONE):
-        return value
-    try:
-        return copy.deepcopy(value)
-    except Exception:  # a lock, a module: what can't be copied is not edited by accident either
-        return value
-
-
-def _editable_array(view: Any) -> Any:
-    owner = view
-    while owner.base is not None and kinds[type(owner.base)] == ARRAY:
-        owner = owner.base
-    if owner is view or owner.base is not None or not owner.flags.writeable:
+    owner = view.base
+    if owner is None or not _is_shown_once(view, owner):
         return view.copy()
-    if sys.getrefcount(owner) > _ALONE + 1:  # one is the view's; another holder could see the edit
-        return view.copy()
+    owner.flags.writeable = True  # it was locked when it was stored
     mine = view.view()
     mine.flags.writeable = True
     return mine
 
 
+def locked(array: Any, is_own: bool) -> Any:
+    """Return a view of an array that can't be written through, nor made writable again.
+
+    ``is_own`` tells that nothing outside of the library holds this array object.
+    """
+    if is_own and _is_plain[type(array)]:
+        owner = array.base
+        if owner is None or _is_shown_once(array, owner):
+            if owner is not None:
+                owner.flags.writeable = False
+            array.flags.writeable = False
+            return array.view()
+    return guarded(array)
+
+
+#: Tells of types of arrays whether they are numpy's own.
+_is_plain = TypeTable(lambda t: t is sys.modules["numpy"].ndarray)
+
+
+def _is_shown_once(view: Any, owner: Any) -> bool:
+    """Tell whether nothing but one view holds the array whose memory it shows."""
+    if kinds[type(owner)] != ARRAY or owner.base is not None:
+        return False
+    return _references(view, owner) <= _SHOWN_ONCE
+
+
+def _references(view: Any, owner: Any) -> int:
+    return sys.getrefcount(owner)
+
+
+def references(frames: int) -> int:
+    """Return what getrefcount says of a value that the locals of so many functions hold, each
+    the argument of the next.
+    """
+
+    def count(value: Any, left: int) -> int:
+        return count(value, left - 1) if left else sys.getrefcount(value)
+
+    value = object()
+    return count(value, frames - 2)
+
+
+class _Shown:
+    def __init__(self) -> None:
+        self.base = object()
+
+
+def _count_shown() -> int:
+    shown = _Shown()
+    owner = shown.base
+    return _passed_on(shown, owner)
+
+
+def _passed_on(view: Any, owner: Any) -> int:
+    return _references(view, owner)
+
+
+_SHOWN_ONCE = _count_shown()
+
+
 def memory_of(array: Any) -> int:
     """Return the id of the object that owns the memory of an array."""
     owner = array
-    while getattr(owner, "base", None) is not None:
-        if type(owner.base) is mmap:  # many arrays may each have a part of it
+    while (below := base_of(owner)) is not None:
+        if type(below) is mmap:  # many arrays may each have a part of it
             break
-        owner = owner.base
+        owner = below
     return id(owner)

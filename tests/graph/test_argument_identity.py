@@ -45,8 +45,12 @@ def test_deep_nesting_without_lazy_parts():
     deep = []
     for _ in range(100_000):
         deep = [deep]
-    assert given_to_task(deep)[0] is deep[0]
     assert compute(deep)[0] is deep
+    got = given_to_task(deep)
+    assert got is not deep
+    for _ in range(100_000):
+        (got,) = got
+    assert got == []
 
 
 def test_a_list_that_holds_itself_passes_intact():

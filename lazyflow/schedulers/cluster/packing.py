@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from lazyflow.errors import InputMutated
 from lazyflow.graph.grouping import scheduling_options
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.plan import Plan
@@ -23,6 +24,7 @@ from lazyflow.schedulers.cluster.results import Put
 from lazyflow.schedulers.cluster.task_group import TaskGroup
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.snapshots import Watches, verify
 from lazyflow.schedulers.remote.calls import is_short
 from lazyflow.schedulers.remote.failures import culprit, unsendable
 from lazyflow.store.pickling.serialize import Unpicklable
@@ -132,6 +134,8 @@ class Packer:
     head
         What all groups have in common: the name of the run, the environment of the caller for
         tasks, and the options of the request that workers need (see work.py).
+    watches
+        What tells that large arrays were changed before they were packed.
 
     Attributes
     ----------
@@ -140,8 +144,14 @@ class Packer:
     """
 
     def __init__(
-        self, queue: GroupQueue, inputs: RunValues, wanted: Collection[int], head: tuple[Any, ...]
+        self,
+        queue: GroupQueue,
+        inputs: RunValues,
+        wanted: Collection[int],
+        head: tuple[Any, ...],
+        watches: Watches,
     ) -> None:
+        self._watches = watches
         self._queue = queue
         self._inputs = inputs
         self._wanted = wanted
@@ -187,9 +197,12 @@ class Packer:
         key = task._key if options.named else None
         try:
             how, arguments = self._arguments(task)
+            verify(self._watches, i, task)
         except Unpicklable as failed:
             found = culprit(task, "arguments", failed, _try_piece)
             raise Unsendable(i, unsendable(task, *found)) from None
+        except InputMutated as error:
+            raise Unsendable(i, dressed(error, task, None)) from None
         return (
             i, self._function(i), how, arguments, inputs,
             self._options.setdefault(options, len(self._options)), place(task), key,
@@ -234,7 +247,11 @@ class Packer:
         if queue.engine.holds(value):
             return ("held", self._dep(value), value.number)
         try:
-            return ("piece", piece(value, self._apart))
+            packed = piece(value, self._apart)
+            verify(self._watches, j, queue.plan.tasks[j])
+            return ("piece", packed)
+        except InputMutated as error:
+            raise Unsendable(j, dressed(error, queue.plan.tasks[j], None)) from None
         except Unpicklable as failed:
             raise Unsendable(j, unsendable(queue.plan.tasks[j], "value", failed)) from None
 

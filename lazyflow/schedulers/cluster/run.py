@@ -150,7 +150,7 @@ class EngineRun(Lifecycle):
 
     def _packed(self, group: TaskGroup) -> list[Submission]:
         """Pack a group; return an empty list if one of its tasks can't be packed."""
-        packer = Packer(self.queue, self.inputs, self.wanted, self._head)
+        packer = Packer(self.queue, self.inputs, self.wanted, self._head, self.watches)
         try:
             payload = packer.packed(group)
         except Unsendable as unsendable:

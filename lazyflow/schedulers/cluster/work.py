@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lazyflow.errors import Cancelled, SerializationError
-from lazyflow.graph.kinds import ITERATOR, kinds
 from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
 from lazyflow.schedulers.cluster.events import GroupLog, TimedGroupLog
@@ -31,7 +30,6 @@ from lazyflow.schedulers.sync import SyncScheduler
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 from lazyflow.store.sizes import size_of
-from lazyflow.store.values import IteratorItems
 
 _FUNCTIONS = 1000  # that a worker caches
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
@@ -82,14 +80,9 @@ class GroupRun(Run):
         super().__init__(*given)
         self.blamed: dict[int, BaseException] = {}
 
-    def keep(self, i: int, value: Any) -> Any:
-        """Store a result; the items of an iterator, if the result leaves the group."""
-        if kinds[type(value)] == ITERATOR and self.plan.end in self.plan.uses(i):
-            try:
-                value = IteratorItems(value)
-            except BaseException as error:  # the rest of a generator's body ran just now
-                return self._failed_late(i, error)
-        return super().keep(i, value)
+    def has_one_reader(self, i: int) -> bool:
+        """Tell whether one task alone reads a result, which does not leave the group."""
+        return self.plan.end not in self.plan.uses(i) and super().has_one_reader(i)
 
     def note_failure(self, i: int, error: BaseException) -> None:
         """Note which task has failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -34,3 +35,21 @@ def asleep() -> Iterator[None]:
         for use in here.uses:
             stack.enter_context(use.asleep())
         yield
+
+
+def _after_fork() -> None:
+    """In the child of a fork inside a task: this thread belongs to no pool any more.
+
+    The child may compute. When the task returns there, `Run.work` ends it: the run goes on in
+    the parent only. (A fork under sync on the main thread is a plain fork of the program.)
+    """
+    worker, here.worker = here.worker, None
+    while worker is not None:
+        if worker.run is not None:
+            worker.run.stop.append(None)
+        worker.forked = True
+        worker = worker.below
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

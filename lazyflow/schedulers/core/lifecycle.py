@@ -29,6 +29,7 @@ from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
 from lazyflow.schedulers.core.observing import RunObservers
+from lazyflow.schedulers.core.snapshots import Watches
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
 scheduler_here: contextvars.ContextVar[Any] = contextvars.ContextVar(
@@ -104,6 +105,7 @@ class Lifecycle(ABC):
         self.stop: list[None] = []  # not empty: start nothing more
         self.leaf_values: dict[int, Any] = {}  # other values for leaves, in a rerun of a trace
         self.attention: Any = []  # not empty: look before each task, by the slow path
+        self.watches: Watches = {}  # of tasks that read large arrays, by their numbers
         self.failed: dict[int, BaseException] = {}
         self.futures: dict[int, Gone] | None = None  # of wanted tasks, by their numbers
         self.dropped: deque[Gone] = deque()  # of `futures`, those that died
@@ -155,6 +157,12 @@ class Lifecycle(ABC):
     def cancel(self, error: BaseException | None = None) -> None:
         """Start nothing more and end with `error` (a Cancelled unless given)."""
         self._fail(error if error is not None else Cancelled("the run was cancelled"))
+
+    def watch(self, watches: Watches) -> None:
+        """Have the tasks of some numbers look whether what they read was changed meanwhile."""
+        self.watches = watches
+        if watches:
+            self.attention.append(None)
 
     def task_name(self, i: int) -> str:
         """Return the name of task `i` in messages."""

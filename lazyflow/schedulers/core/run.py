@@ -19,14 +19,16 @@ that have to be copied, dropped futures) sits behind one test per task: is `atte
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
 from lazyflow.errors import Cancelled
-from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COLLECTION, ITERATOR, LAZY, kinds, stored
+from lazyflow.graph.guards import is_open
+from lazyflow.graph.items import itemized
+from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core import slow_path
@@ -36,9 +38,13 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priorities import PriorityQueue
 from lazyflow.schedulers.core.task_resources import task_over
-from lazyflow.store.values import IteratorItems
+from lazyflow.store.protected import protected
+from lazyflow.store.values import IteratorItems, locked, references
 
 _ONE = (None,)
+
+#: References to a result that only the loop and `Run.keep` hold, as getrefcount counts them.
+_FRESH = references(3)
 
 
 def _counters(counts: list[int]) -> list[Iterator[None] | None]:
@@ -243,21 +249,34 @@ class Run(Lifecycle):
         """Return the form in which a result is stored; LATER when it has yet to be computed."""
         kind = kinds[type(value)]
         if kind == ARRAY:
-            if value.flags.writeable and self.plan.consumers[i] != self.plan.end:
-                return read_only(value)
-            return value
+            if self.plan.consumers[i] == self.plan.end:
+                return value
+            if not value.flags.writeable and not is_open(value):
+                return value
+            return locked(value, sys.getrefcount(value) <= _FRESH)
         if kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
+        if kind != ITERATOR and self.plan.consumers[i] != self.plan.end:  # tasks read it
+            value = protected(value, sys.getrefcount(value) <= _FRESH)
         if kind == ITERATOR:
-            if self.futures is None and self.plan.consumers[i].__class__ is int:
-                return value  # one reader
+            nout = self.plan.tasks[i]._options.nout
+            if nout is None and self.has_one_reader(i):
+                return value
             try:
-                value = IteratorItems(value)
+                if nout is not None:
+                    return self.keep(i, itemized(value, nout))
+                value = protected(IteratorItems(value), True)
             except BaseException as error:  # the rest of a generator's body ran just now
                 return self._failed_late(i, error)
+        elif kind not in COPIED:
+            return value
         self.copied.add(i)
         self.attention.append(None)
         return value
+
+    def has_one_reader(self, i: int) -> bool:
+        """Tell whether one task alone reads a result."""
+        return self.futures is None and self.plan.consumers[i].__class__ is int
 
     def _call_slowly(self, i: int) -> Any:
         """Run task `i` with everything looked at; return its value, or None when it failed."""
@@ -378,21 +397,3 @@ class Run(Lifecycle):
                     self._complete()
                 else:
                     made.append(user)
-
-
-def _after_fork() -> None:
-    """In the child of a fork inside a task: this thread belongs to no pool any more.
-
-    The child may compute. When the task returns there, `Run.work` ends it: the run goes on in
-    the parent only. (A fork under sync on the main thread is a plain fork of the program.)
-    """
-    worker, here.worker = here.worker, None
-    while worker is not None:
-        if worker.run is not None:
-            worker.run.stop.append(None)
-        worker.forked = True
-        worker = worker.below
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -13,13 +13,15 @@ from typing import Any
 
 from lazyflow.errors import Cancelled, InputMutated
 from lazyflow.graph.arguments import Binder
-from lazyflow.graph.items import check_length
+from lazyflow.graph.items import check_length, itemized
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import forget_context, is_users_interrupt
 from lazyflow.schedulers.core.lifecycle import Lifecycle
+from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import task_over
-from lazyflow.store.values import consumer_copy, editable
+from lazyflow.store.protected import editable
+from lazyflow.store.values import consumer_copy
 
 #: Options that few tasks have: retries, mutates, nout, and whether mutation is checked.
 Special = tuple[int, bool, int | None, bool]
@@ -82,6 +84,7 @@ class SlowCall(ABC):
                 if before is not None:
                     self._compare(before)
                 if nout is not None and (value.__class__ is not tuple or len(value) != nout):
+                    value = itemized(value, nout)
                     check_length(value, nout, self.name())
                 return value
             except Exception:
@@ -221,6 +224,7 @@ def made_by(run: Lifecycle, i: int, call: TaskCall) -> Any:
         observers.task_started(run, i)
     try:
         value = call(call.last)
+        verify(run.watches, i, call.task)
     except BaseException as error:
         return _failed(run, i, call, error)
     if observers.on_end:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import ref
 
+from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import Task
 
@@ -85,10 +86,14 @@ class KnownValues:
 
 def _owner(array: Any) -> Any:
     """Return the array whose memory a plain one shows: its blocks are new views at each compute."""
-    while kinds[type(array.base)] == ARRAY:
-        array = array.base
-        if type(array) is not sys.modules["numpy"].ndarray:  # whose own `base` may be anything
+    plain: Any = sys.modules["numpy"].ndarray
+    while type(array) is plain:  # the `base` of others may be anything
+        below = base_of(array)
+        if type(below) is memoryview:
+            below = below.obj
+        if kinds[type(below)] != ARRAY:
             break
+        array = below
     return array
 
 

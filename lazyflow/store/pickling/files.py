@@ -14,14 +14,16 @@ import sys
 from pickle import PicklingError
 from typing import Any
 
+from lazyflow.graph.guards import base_of
+
 __all__ = ["mapped_part", "reduce_h5py"]
 
 def mapped_part(array: Any) -> Any:
     """Return how an array in a mapped file is made in another process; None for other arrays."""
     np = sys.modules["numpy"]
     owner = array
-    while type(owner) is np.ndarray:
-        owner = owner.base
+    while type(owner) in (np.ndarray, memoryview):
+        owner = base_of(owner)
     if type(owner) is not np.memmap or owner.mode == "c" or type(owner._mmap) is not mmap.mmap:
         return None
     if owner.filename is None or not array.size:

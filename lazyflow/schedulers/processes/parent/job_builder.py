@@ -96,7 +96,7 @@ class NewJob:
             if has_held and any(t._func is HELD for t in task._inputs):
                 task = without_inputs(task)
             node = Node(job, i, task, function)
-            if not is_quickly_packed(task, least):
+            if i in run.watches or not is_quickly_packed(task, least):
                 node.packed = ()
             if numbers is not None:
                 if len(numbers) == 1:

@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
 from lazyflow.graph.task import Task, place_text
+from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.processes.decisions.nodes import MISSING, WAITING, Literal, Node
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.memory import PoolMemory
@@ -66,6 +67,7 @@ def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., No
                 made: Any = _arguments(driver, run, node, written)
             else:
                 made = _value(driver, run, node, literal)
+            verify(run.watches, node.i, node.task)
             found.append((node, literal, made, None, written))
         except BaseException as broken:
             role = "args" if literal is MISSING else "value"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextvars
 import os
+import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
+from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
@@ -33,11 +33,14 @@ from lazyflow.schedulers.processes.worker.value_store import (
 from lazyflow.schedulers.remote import calls
 from lazyflow.schedulers.remote.calls import BLOB, BOUND, KEEP, SMALL, SPECIAL, WANT
 from lazyflow.schedulers.remote.failures import failure_record, unreadable
-from lazyflow.store.values import IteratorItems, consumer_copy
+from lazyflow.store.protected import protected
+from lazyflow.store.values import IteratorItems, consumer_copy, references
 
 if TYPE_CHECKING:
     from lazyflow.schedulers.processes.worker.watching import TaskWatch
 
+#: References to a result that only `_run`, `_keep` and `_stored` hold, as getrefcount counts them.
+_FRESH = references(4)
 _REMEMBERED = 64  # flights; whether one was recalled is asked only while it is on its way
 _ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
 _FEW = 20  # inputs among which a tuple is searched as quickly as a set
@@ -145,7 +148,7 @@ class TaskWorker(WorkerProcess):
             self.functions[function] = payload  # opened when a task needs it
         for i, value in loads:
             if value.__class__ is list:
-                self.store.values[i] = value[0]
+                self.store.values[i] = protected(value[0], True)
             else:
                 self.store.put_unusual(i, UnopenedValue(self.mappings, value))
         for at in blobs:  # now, so that their memory is pinned, also if they never run
@@ -296,8 +299,7 @@ class TaskWorker(WorkerProcess):
         if kind == ITERATOR:
             value = IteratorItems(value)
         if flags & KEEP:
-            if kind == ARRAY:
-                value = read_only(value)
+            value = protected(value, sys.getrefcount(value) <= _FRESH)
             self.store.values[i] = value
             if kinds[type(value)] in COPIED:
                 self.store.unusual.add(i)
@@ -332,9 +334,7 @@ class TaskWorker(WorkerProcess):
 
     def _open(self, i: int, load: UnopenedValue) -> Any:
         """Put a value in the place of its encoded form."""
-        value = _opened(load)
-        if kinds[type(value)] == ARRAY:
-            value = read_only(value)
+        value = protected(_opened(load), True)
         self.store.values[i] = value
         if kinds[type(value)] not in COPIED:
             self.store.unusual.discard(i)
