@@ -16,6 +16,16 @@ The modules, in reading order:
 A `compute` asks the registry for the scheduler, makes a run of the plan (`core.run.Run`, or the
 scheduler's own), passes it to the scheduler's `start` and sleeps in its `wait`. The run tells the
 scheduler by `offer` how many tasks are ready; what the scheduler does then is its own affair.
+
+What tasks share of a callable: on sync and threads it is the caller's own object, and calls act on
+it. Elsewhere a worker keeps code, which no call can change (functions of modules, closures over
+numbers, texts, classes and other code), and makes anew for each task what carries state: bound
+methods, callable objects, partials of objects, closures over what can be changed, functions that
+assign to ``nonlocal`` variables or have defaults that can be changed. Each task begins with that
+state as it was when the call was packed, whatever other tasks did, and leaves the caller's object
+as it is: return what you need. Arrays of 64 kB or more that a callable holds are there once for all
+tasks of a worker, and read-only. Variables of modules, of the program's own file as well, belong
+to each process.
 """
 
 from lazyflow.schedulers.registry import info

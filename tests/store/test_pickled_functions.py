@@ -29,7 +29,7 @@ from lazyflow.store.pickling.serialize import Encoded, decode, encode
 for line in sys.stdin:
     function, given = pickle.loads(bytes.fromhex(line))
     try:
-        value = load_function(function)(decode(Encoded(*given), None))
+        value = load_function(function)[0](decode(Encoded(*given), None))
         found = encode(value, bytes)
         answer = (found.payload, found.buffers, found.size)
     except Exception as error:
@@ -182,7 +182,7 @@ def test_code_that_was_rewritten_at_import_is_not_compared():
     original = checked.__code__
     try:
         checked.__code__ = code
-        assert load_function(payload) is checked
+        assert load_function(payload)[0] is checked
     finally:
         checked.__code__ = original
 
@@ -199,19 +199,19 @@ def fresh_module(tmp_path, monkeypatch):
 def test_code_that_was_replaced_in_place_is_noticed(fresh_module):
     function = fresh_module.f
     _, payload = pack_function(function)
-    assert load_function(payload) is function
+    assert load_function(payload)[0] is function
     function.__code__ = fresh_module.g.__code__
     with pytest.raises(RuntimeError, match="another version of fresh_module.f than the caller"):
         load_function(payload)
     _, payload = pack_function(function)
-    assert load_function(payload) is function
+    assert load_function(payload)[0] is function
 
 
 def test_code_that_only_the_receiver_rewrites_is_not_compared(fresh_module, monkeypatch):
     _, payload = pack_function(fresh_module.f)
     monkeypatch.setattr(fresh_module.__spec__, "loader", object())
     fresh_module.f.__code__ = fresh_module.g.__code__
-    assert load_function(payload) is fresh_module.f
+    assert load_function(payload)[0] is fresh_module.f
 
 
 # -- functions ------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_digests_tell_functions_apart_and_last(store):
 
     one, two = make(1), make(2)
     first, payload = pack_function(one)
-    assert load_function(payload)(1) == 2
+    assert load_function(payload)[0](1) == 2
     assert pack_function(one)[0] == first == pack_function(one)[0]
     assert pack_function(two)[0] != first
     assert len(first) == 32
@@ -238,11 +238,11 @@ def test_modules_that_cloudpickle_was_told_to_pickle_by_value():
     module = sys.modules[raises.__module__]
     cloudpickle.register_pickle_by_value(module)
     try:
-        found = load_function(pack_function(raises)[1])
+        found = load_function(pack_function(raises)[1])[0]
     finally:
         cloudpickle.unregister_pickle_by_value(module)
     assert found is not raises and found.__name__ == "raises"
-    assert load_function(pack_function(raises)[1]) is raises
+    assert load_function(pack_function(raises)[1])[0] is raises
 
 
 def test_functions_are_pickled_once_per_sender():
@@ -258,7 +258,7 @@ def test_functions_are_pickled_once_per_sender():
     ids=lambda f: type(f).__name__,
 )
 def test_callables(function):
-    found = load_function(pack_function(function)[1])
+    found = load_function(pack_function(function)[1])[0]
     if isinstance(function, functools.partial):
         assert found.func is same
     else:
@@ -277,12 +277,12 @@ def test_a_function_of_vectorize_is_the_same_when_it_was_called(store):
 
 def test_a_payload_in_shared_memory():
     data = np.frombuffer(pack_function(lambda: 5)[1], np.uint8)
-    assert load_function(data)() == 5
+    assert load_function(data)[0]() == 5
 
 
 def test_large_constants_of_a_closure():
     large = np.arange(100_000)
-    found = load_function(pack_function(lambda: large)[1])()
+    found = load_function(pack_function(lambda: large)[1])[0]()
     assert (found == large).all() and found is not large
 
 

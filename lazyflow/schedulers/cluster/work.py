@@ -94,24 +94,37 @@ _functions: OrderedDict[bytes, Any] = OrderedDict()
 _lock = threading.Lock()
 
 
-def _function(digest: bytes, payload: Any) -> Any:
-    """Return a function, unpickled once in this process; one that fails raises when called."""
-    with _lock:
-        found = _functions.get(digest)
-        if found is not None:
-            _functions.move_to_end(digest)
-            return found
-    try:
-        found = load_function(payload)
-    except RuntimeError as error:  # this process has another version of its module
-        return _Unreadable(error)
-    except Exception as error:
-        return _Unreadable(unreadable("the function", error))
-    with _lock:
-        _functions[digest] = found
-        while len(_functions) > _FUNCTIONS:
-            _functions.popitem(last=False)
-    return found
+class _FunctionOpener:
+    """Opens one function for the tasks of a group, once in this process if it is code alone.
+
+    What fails is opened as a function that raises when it is called.
+    """
+
+    def __init__(self, digest: bytes, payload: Any) -> None:
+        self._digest = digest
+        self._payload = payload
+        with _lock:
+            self._shared = _functions.get(digest)
+            if self._shared is not None:
+                _functions.move_to_end(digest)
+
+    def function(self) -> Any:
+        """Return the function for one more task."""
+        if self._shared is not None:
+            return self._shared
+        try:
+            found, is_code = load_function(self._payload)
+        except RuntimeError as error:  # this process has another version of its module
+            return _Unreadable(error)
+        except Exception as error:
+            return _Unreadable(unreadable("the function", error))
+        if is_code:
+            self._shared = found
+            with _lock:
+                _functions[self._digest] = found
+                while len(_functions) > _FUNCTIONS:
+                    _functions.popitem(last=False)
+        return found
 
 
 class _Unreadable:
@@ -187,7 +200,7 @@ class Work:
         count = len(self._externals)
         tasks = [self._leaf(each) for each in self._externals]
         functions = [
-            _function(digest, what if type(what) is bytes else self._large(what))
+            _FunctionOpener(digest, what if type(what) is bytes else self._large(what))
             for digest, what in self._functions
         ]
         for member in self._members:
@@ -227,10 +240,10 @@ class Work:
         return bare_task(VALUE, (value,))
 
     def _task(
-        self, member: tuple[Any, ...], tasks: list[Task], count: int, functions: list[Any]
+        self, member: tuple[Any, ...], tasks: list[Task], count: int, functions: list[_FunctionOpener]
     ) -> Task:
         _, function, how, arguments, inputs, options, where, key = member
-        task = bare_task(functions[function], ())
+        task = bare_task(functions[function].function(), ())
         task._inputs = tuple([tasks[at + count * kind] for kind, at in inputs or ()])
         task._options = self._options[options]
         task._code, task._key = where, key

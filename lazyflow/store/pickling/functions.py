@@ -4,6 +4,9 @@ A function of a module travels by name, so the other process runs the function t
 under that name, which may be older: modules are edited and reloaded while workers live. So a digest
 of the code travels with the name. Only functions of modules that were imported from unchanged
 source are compared: pytest and others rewrite code while importing, and workers do not.
+
+The bytes of a callable say whether it carries state (see state.py). A worker opens code once, and
+state for each task; the memory of large arrays is there once for all, to be read only.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Any, Generic, TypeVar
 from lazyflow.departures import WeakTable
 from lazyflow.graph.function_code import code_fields, resolve, wrapped_functions
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, is_importable
+from lazyflow.store.pickling.state import SHARED_FROM, carries_state
 from lazyflow.store.pickling.unpicklable import dump
 
 __all__ = ["FunctionCache", "load_function", "pack_function", "same_code"]
@@ -76,10 +80,10 @@ def pack_function(function: Callable[..., Any]) -> tuple[bytes, bytes]:
     --------
     >>> digest, payload = pack_function(len)
     >>> load_function(payload)
-    <built-in function len>
+    (<built-in function len>, True)
     """
     writer = PieceWriter()
-    pickler = Pickler(writer, _NEVER)
+    pickler = Pickler(writer, SHARED_FROM)
     dump(function, pickler)
     checks = []
     for each in pickler.named:
@@ -87,13 +91,22 @@ def pack_function(function: Callable[..., Any]) -> tuple[bytes, bytes]:
             digest = _digest(each)
             if digest is not None:
                 checks.append((each.__module__, each.__qualname__, digest))
-    head = marshal.dumps(checks, 2)  # later formats depend on reference counts of the strings
-    payload = b"".join([len(head).to_bytes(4, "little"), head, *writer.pieces])
+    buffers = [each.raw() for each in pickler.buffers]
+    sizes = [sum(map(len, writer.pieces)), *map(len, buffers)]
+    # Later formats of marshal depend on reference counts of the strings.
+    head = marshal.dumps((checks, not carries_state(function, is_importable), sizes), 2)
+    pieces = [len(head).to_bytes(4, "little"), head, *writer.pieces]
+    for buffer in buffers:
+        pieces += [bytes(-sum(map(len, pieces)) % _ALIGNED), buffer]
+    payload = b"".join(pieces)
     return sha256(payload).digest(), payload
 
 
-def load_function(payload: Any) -> Any:
-    """Return the callable that `pack_function` has packed.
+_ALIGNED = 64  # bytes at whose multiples the memory of arrays begins
+
+
+def load_function(payload: Any) -> tuple[Any, bool]:
+    """Return the callable that `pack_function` has packed, and whether it is code alone.
 
     Raises
     ------
@@ -102,8 +115,14 @@ def load_function(payload: Any) -> Any:
     """
     data = memoryview(payload)
     start = 4 + int.from_bytes(data[:4], "little")
-    function = pickle.loads(data[start:])
-    for module, name, digest in marshal.loads(data[4:start]):
+    checks, is_code, sizes = marshal.loads(data[4:start])
+    parts = []
+    for i, size in enumerate(sizes):
+        start += -start % _ALIGNED if i else 0
+        parts.append(data[start : start + size])
+        start += size
+    function = pickle.loads(parts[0], buffers=parts[1:])
+    for module, name, digest in checks:
         here = resolve(module, name)
         if type(here) is FunctionType and _digest(here) not in (digest, None):
             raise RuntimeError(
@@ -111,7 +130,7 @@ def load_function(payload: Any) -> Any:
                 f"was edited and reloaded since the worker imported it. lazyflow.shutdown() ends "
                 f"the workers; the next compute starts new ones."
             )
-    return function
+    return function, is_code
 
 
 def same_code(one: Any, other: Any) -> bool:

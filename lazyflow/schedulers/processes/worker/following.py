@@ -63,8 +63,8 @@ class Follower:
         if stat is not None:
             self._mine[name] = origin, stat, 0 if theirs is None else theirs[2]
 
-    def opened(self, payload: bytes) -> Any:
-        """Return a function that was sent.
+    def opened(self, payload: bytes) -> tuple[Any, bool]:
+        """Return a function that was sent, and whether tasks may share it: it is code alone.
 
         Raises
         ------

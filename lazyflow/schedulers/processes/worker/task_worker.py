@@ -52,7 +52,7 @@ class TaskWorker(WorkerProcess):
     store
         The values that it keeps.
     functions
-        By number; one that was not called yet is a pickle.
+        By number; one that was not called yet, or that carries state, is a pickle.
     contexts
         The context variables of each run, by the number of the run.
     environments
@@ -258,7 +258,9 @@ class TaskWorker(WorkerProcess):
         try:
             function = self.functions[f]
             if function.__class__ is bytes:
-                function = self.functions[f] = self.follower.opened(function)
+                function, is_code = self.follower.opened(function)
+                if is_code:
+                    self.functions[f] = function
             if flags & BLOB:
                 if arguments.__class__ is not UnopenedValue:
                     arguments = UnopenedValue(self.mappings, arguments)
