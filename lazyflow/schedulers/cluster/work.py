@@ -240,7 +240,8 @@ class Work:
         return bare_task(VALUE, (value,))
 
     def _task(
-        self, member: tuple[Any, ...], tasks: list[Task], count: int, functions: list[_FunctionOpener]
+        self, member: tuple[Any, ...], tasks: list[Task], count: int,
+        functions: list[_FunctionOpener],
     ) -> Task:
         _, function, how, arguments, inputs, options, where, key = member
         task = bare_task(functions[function].function(), ())
