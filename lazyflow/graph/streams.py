@@ -56,7 +56,7 @@ def _size(item: Any) -> int:
 def _holds_lazy(items: list[Any]) -> bool:
     """Tell whether a lazy value is among some items, or in lists, tuples and dicts among them."""
     known: set[int] = set()
-    stack = [items]
+    stack: list[Any] = [items]
     while stack:
         part = stack.pop()
         for item in part.values() if type(part) is dict else part:
