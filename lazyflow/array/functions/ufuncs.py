@@ -23,6 +23,12 @@ _REDUCTIONS: dict[Any, Callable[..., Any]] = {
     np.logical_and: totals.all, np.logical_or: totals.any,
 }
 
+#: Keywords of those that have not all that reduce has.
+_OPTIONS: dict[Any, set[str]] = {
+    totals.all: (_OF_TRUTH := {"axis", "out", "keepdims", "where"}), totals.any: _OF_TRUTH,
+    totals.max: (_OF_EXTREMES := {*_OF_TRUTH, "initial"}), totals.min: _OF_EXTREMES,
+}
+
 
 @with_lengths
 def ufunc_method(ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -40,9 +46,10 @@ def ufunc_method(ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
 
 
 def _reduce(ufunc: np.ufunc, *inputs: Any, **kwargs: Any) -> Any:
+    if kwargs.get("dtype") is None:
+        kwargs.pop("dtype", None)
     named = _REDUCTIONS.get(ufunc)
-    is_truth = named in (totals.all, totals.any)
-    if named is None or (is_truth and not kwargs.keys() <= {"axis", "out", "keepdims", "where"}):
+    if named is None or not kwargs.keys() <= _OPTIONS.get(named, kwargs.keys()):
         return ufunc_reduce(owner(ufunc), *inputs, **kwargs)
     return named(*inputs, **kwargs)
 

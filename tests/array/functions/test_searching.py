@@ -182,6 +182,23 @@ def test_deleting_many_and_inserting_one(n, chunk, seed):
     check(la.insert(x, place, new, 0), np.insert(a, place, new.compute(), 0))
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 2)], ids=str)
+@pytest.mark.parametrize("mode", ["raise", "wrap", "clip"])
+def test_take_of_axes_without_elements(shape, mode):
+    a = np.zeros(shape)
+    x = la.from_array(a, chunks=2)
+    for axis in (None, *range(a.ndim)):
+        for at in (0, 5, [], [0], [[]], [1, -1], [5]):
+            try:
+                expected = np.take(a, at, axis, mode=mode)
+            except IndexError as error:
+                assert raised(lambda at=at, k=axis: la.take(x, at, k, mode=mode)) == (
+                    IndexError, str(error)
+                )
+            else:
+                check(la.take(x, at, axis, mode=mode), expected)
+
+
 @settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_inserted_values_are_in_the_order_of_their_indices(data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -67,14 +68,15 @@ def vindex_of(x: Array) -> PointIndexer:
 
 
 def _indices_by_mode(
-    at: np.ndarray[Any, Any], axis: int, n: int, mode: str
+    at: np.ndarray[Any, Any], axis: int, n: int, mode: str, times: int = 1
 ) -> np.ndarray[Any, Any]:
-    if mode == "raise":
-        return checked_indices(at, axis, n)
-    if mode not in ("wrap", "clip"):
+    """Return indices, none of them negative, of an axis that is taken from some times."""
+    if mode not in ("wrap", "clip", "raise"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if not n and at.size:
         raise IndexError("cannot do a non-empty take from an empty axes.")
+    if mode == "raise" and times:  # if never, NumPy takes any
+        return checked_indices(at, axis, n)
     return (at % n if mode == "wrap" else at.clip(0, n - 1)).astype(np.intp)
 
 
@@ -100,7 +102,7 @@ def take(
         made = _flat(x, _indices_by_mode(at, 0, x.size, mode))
     else:
         axis = axis_of(axis, x.ndim)
-        places = _indices_by_mode(at, axis, x.shape[axis], mode)
+        places = _indices_by_mode(at, axis, x.shape[axis], mode, prod(x.shape[:axis]))
         if not places.ndim:
             made = x[(slice(None),) * axis + (int(places),)].expr
         else:

@@ -84,6 +84,9 @@ def _total(
     if is_objects(a, dtype):
         func = getattr(np, kind)
         return total_of_objects(func, ufunc, a, axis, out, keepdims, initial, where)
+    if initial is None:  # as in NumPy, no identity then
+        known(a, where)
+        check_elements(ufunc, False, mask, count_over(node, axes_of(axis, node.ndim)))
     check_out(ufunc.reduce, node.dtype, out, dtype=dtype)
     dtype = dtype_with_out(ufunc, dtype, node.dtype, out)
     dtype = dtype_of_time(ufunc.reduce, node, dtype) or (

@@ -22,7 +22,7 @@ from lazyflow.array.functions.arguments import (
 from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
 from lazyflow.array.functions.reductions.means import mean_of, variance_of
 from lazyflow.array.functions.reductions.objects import is_objects, of_objects, total_of_objects
-from lazyflow.array.functions.reductions.totals import extreme, max, min, prod, sum
+from lazyflow.array.functions.reductions.totals import extreme, prod, sum
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
@@ -162,7 +162,7 @@ def nanmax(
     >>> la.nanmax(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
     np.float64(3.0)
     """
-    return _nan_extreme(max, "fmax", np.fmax, a, axis, out, keepdims, initial, where)
+    return _nan_extreme("fmax", np.fmax, a, axis, out, keepdims, initial, where)
 
 
 def nanmin(
@@ -175,11 +175,11 @@ def nanmin(
     >>> la.nanmin(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
     np.float64(1.0)
     """
-    return _nan_extreme(min, "fmin", np.fmin, a, axis, out, keepdims, initial, where)
+    return _nan_extreme("fmin", np.fmin, a, axis, out, keepdims, initial, where)
 
 
 def _nan_extreme(
-    of_numbers: Any, kind: str, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any,
+    kind: str, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any,
     initial: Any, where: Any,
 ) -> Array:
     known(a, where)
@@ -197,7 +197,7 @@ def _nan_extreme(
         options = {"initial": initial} if has_initial else {}
         return of_objects(func, a, axis, out, keepdims, where, **options)
     if node.dtype.kind != "f":
-        return of_numbers(Array(node), axis, out, keepdims, initial, where)
+        return extreme(kind[1:], ufunc, Array(node), axis, out, keepdims, initial, where)
     found = extreme(kind, ufunc, Array(node), axis, None, keepdims, initial, where)
     made = elementwise.function(_warn_of_nan, (found.expr,), found.dtype)
     return as_result(made, out, "unsafe")

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from array_checks import check, check_near, raised
+from array_checks import check, check_near, raised, same_values, told_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lazyflow.array as la
 
@@ -83,3 +85,47 @@ def test_means_of_lengths_that_are_not_known_are_in_out_too():
         found = getattr(la, name)(x[x > 3], dtype=int, out=la.zeros(()))
         check(found, getattr(np, name)(a[a > 3], dtype=int, out=np.zeros(())))
         check(getattr(la, name)(x[x > 4], dtype=int), getattr(np, name)(a[a > 4], dtype=int))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_where_and_initial_of_what_may_be_nan(data):
+    name = data.draw(st.sampled_from(["nanmax", "nanmin", "max", "min", "nansum", "sum", "prod"]))
+    shape = data.draw(st.sampled_from([(), (3,), (0,), (3, 4), (2, 0)]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    a = rng.integers(0, 9, shape).astype(data.draw(st.sampled_from(["f8", "f4", "i8", "i1"])))
+    if a.dtype.kind == "f" and a.ndim:
+        a[rng.random(shape) < 0.5] = np.nan
+    axes = [None, *range(a.ndim)]
+    masks = [True, False, rng.random(shape) < 0.5, np.zeros(shape, bool)]
+    options = {"axis": data.draw(st.sampled_from(axes)), "where": data.draw(st.sampled_from(masks))}
+    if data.draw(st.booleans()):
+        options["initial"] = data.draw(st.sampled_from([0, 5, None, -1]))
+    x = la.from_array(a, chunks=2)
+    expected, words = told_of(lambda: getattr(np, name)(a, **options))
+    found, ours = told_of(lambda: getattr(la, name)(x, **options).compute())
+    assert {each if isinstance(each, str) else each[0] for each in ours} == {
+        each if isinstance(each, str) else each[0] for each in words
+    }
+    if expected is not None:
+        same_values(found, expected)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "add", "logical_or", "bitwise_or"])
+@pytest.mark.parametrize("given", ["i8", "f8", "?"])
+def test_reduce_in_another_type(name, given):
+    a = np.array([[1, 0, 7], [3, 200, 2], [2, 5, 0]]).astype(given)
+    x = la.from_array(a, chunks=2)
+    for options in (
+        {"dtype": "f4"}, {"dtype": int, "keepdims": True}, {"dtype": "u1", "initial": 3},
+        {"dtype": None}, {"axis": None, "dtype": "c8"}, {"dtype": bool, "axis": 1},
+        {"dtype": "f8", "where": np.eye(3, dtype=bool), "initial": 1},
+    ):
+        try:
+            expected = getattr(np, name).reduce(a, **options)
+        except TypeError:
+            with pytest.raises(TypeError):
+                getattr(np, name).reduce(x, **options)
+        else:
+            check(getattr(np, name).reduce(x, **options), expected)
+            check(getattr(la, name).reduce(x, **options), expected)
