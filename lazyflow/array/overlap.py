@@ -11,6 +11,7 @@ from lazyflow import config
 from lazyflow.array.chunks import by_axis
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
 from lazyflow.array.users.block_layout import aligned, axis_numbers, from_last
@@ -215,7 +216,8 @@ def map_overlap(
         As of `overlap`; a list has one for each array.
     trim
         Results for the extension are taken off; of several arrays, the one with the most axes
-        decides how much that is.
+        decides how much that is. False: the function takes off what it likes, so that lengths
+        along extended axes are known when they are computed, or by ``chunks=``.
     align_arrays
         Arrays are cut so that their chunks fit; otherwise numbers of blocks must be equal or 1.
     allow_rechunk
@@ -249,10 +251,14 @@ def map_overlap(
         extended.append(Array(_extended(node, *own)))
     found = map_blocks(func, *extended, **kwargs)
     first = max(range(len(args)), key=lambda i: (args[i].ndim, -i))
-    if not trim or not any(map(any, sides[first][0].values())):
+    if not any(map(any, sides[first][0].values())):
         return found
     drop_axis, new_axis = kwargs.get("drop_axis"), kwargs.get("new_axis")
-    return _trimmed(found, nodes[first], *sides[first], drop_axis, new_axis)
+    if trim:
+        return _trimmed(found, nodes[first], *sides[first], drop_axis, new_axis)
+    if "chunks" in kwargs:
+        return found
+    return _of_any_length(found, sides[first][0], drop_axis, new_axis)
 
 
 def _check_arguments(func: Any, args: Sequence[Any]) -> None:
@@ -284,6 +290,18 @@ def _trimmed(
     return Array(Trimmed((found.expr,), tuple([
         moved.get(axis, ((0, 0),) * count) for axis, count in enumerate(found.numblocks)
     ])))
+
+
+def _of_any_length(found: Array, depths: Depth, drop_axis: Any, new_axis: Any) -> Array:
+    """Return results of extended blocks whose lengths along the extended axes are not known."""
+    node: Any = found.expr
+    extended = {axis: any(each) for axis, each in depths.items()}
+    extended = _moved(extended, found.ndim, drop_axis, new_axis)
+    chunks = tuple([
+        (None,) * len(sizes) if extended.get(axis) else sizes
+        for axis, sizes in enumerate(node.chunks)
+    ])
+    return Array(BlockCalls(node.inputs, node.call, node.shares, node.dtype_or_lazy, chunks))
 
 
 def map_overlap_of(

@@ -227,6 +227,10 @@ def test_no_option_is_taken_and_forgotten():
     np.testing.assert_array_equal(x.compute(), [1.0, 0.0])
     with pytest.raises(ValueError, match="C order; got order='F'"):
         x.astype("f4", order="F")
+    with pytest.raises(TypeError, match=r"add\(\) of chunked .* not signature=.*map_blocks"):
+        np.add(x, x, signature="dd->d")
+    with pytest.raises(TypeError, match=r"add\(\) of chunked .* not sig="):
+        la.add(x, x, sig="dd->d")
     with pytest.raises(ValueError, match="device='gpu'"):
         x.astype("f4", device="gpu")
     with pytest.raises(ValueError, match="copy"):

@@ -18,6 +18,9 @@ def test_from_delayed(scheduler):
     unknown = la.from_delayed(load(4), (None,), dtype=int)
     assert unknown.shape == (None,)
     assert len(unknown) == 4
+    rows = la.from_delayed(lazyflow.delayed(np.ones)((3, 2)), (np.nan, 2), float)  # as dask's
+    assert rows.shape == (None, 2)
+    check(rows + 1, np.full((3, 2), 2.0), scheduler)
     back = la.from_delayed(la.ones(3, chunks=3).to_delayed()[0], (3,), float)
     check(back, np.ones(3), scheduler)
 

@@ -114,7 +114,7 @@ def cumulative_prod(
 def _array_api(
     ufunc: np.ufunc, x: Any, axis: Any, dtype: Any, out: Any, include_initial: bool
 ) -> Array:
-    node = as_1d(x, axis).expr
+    node = as_1d(x, 0).expr
     if axis is None and node.ndim != 1:
         raise ValueError(
             "For arrays which have more than one dimension ``axis`` argument is required."

@@ -41,7 +41,14 @@ def _called(
     casting: str = "same_kind",
     order: str = "K",
     subok: bool = True,
+    **others: Any,
 ) -> Any:
+    if others:
+        raise TypeError(
+            f"{ufunc.__name__}() of chunked arrays takes out=, where=, casting= and dtype=, not "
+            f"{min(others)}=. To choose a loop cast the operands: x.astype(...); to call it as it "
+            f"is for each block: x.map_blocks(np.{ufunc.__name__}, {min(others)}=...)"
+        )
     if order not in ("K", "C", "A") or not subok:
         raise TypeError("chunked arrays take neither order= nor subok= of a ufunc")
     if ufunc is np.power and dtype is None and _has_own_power(*inputs):

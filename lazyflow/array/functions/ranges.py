@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.functions.arguments import ChunksLike, DTypeLike
+from lazyflow.array.functions.arguments import ChunksLike, DTypeLike, element_of
 from lazyflow.array.functions.creation import from_formula
 from lazyflow.array.nodes.sources import Region
 
@@ -43,6 +43,9 @@ def arange(
     if dtype.kind not in "iufc":
         raise TypeError(f"arange() makes numbers; got dtype {dtype}")
     count = max(int(np.ceil((stop - start) / step)), 0)
+    if dtype.kind in "iu":
+        for each in (start, start + step)[:count]:  # NumPy refuses these two; others wrap around
+            element_of(each, dtype)
     return from_formula(_range(start, step, dtype, count), (count,), dtype, chunks)
 
 
@@ -59,6 +62,12 @@ def linspace(
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     num = operator.index(num)
+    if np.ndim(start) or np.ndim(stop):
+        raise TypeError(
+            f"linspace() and logspace() of chunks go from one number to another; got start= of "
+            f"shape {np.shape(start)} and stop= of shape {np.shape(stop)}. Write "
+            "la.from_array(np.linspace(start, stop, num))"
+        )
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     kind = np.result_type(start, stop, float(num))
@@ -136,8 +145,10 @@ class Range:
         if out is None:
             out = np.empty(at.shape, self.dtype)
         if self.dtype.kind in "iu":
-            with np.errstate(over="ignore"):
-                out[...] = at * self.step + self.start
+            start = int(self.start)
+            step = int(self.start + self.step) - start  # as NumPy cuts them, and wraps the rest
+            steps = at.astype(np.uint64) * np.uint64(step % 2**64)
+            np.add(steps, np.uint64(start % 2**64), out=out, casting="unsafe")
             return out
         first, delta = self.first_and_step()
         np.add(first, at * delta, out=out, casting="unsafe")

@@ -116,3 +116,10 @@ def test_scan_by_the_names_of_the_array_api():
     check(np.cumulative_sum(a), np.cumulative_sum(x))
     with pytest.raises(ValueError, match="more than one dimension"):
         la.cumulative_prod(la.ones((2, 2)))
+
+
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
+def test_scans_of_one_number(name):
+    a = np.asarray(3)
+    for options in ({}, {"axis": 0}, {"axis": -1, "include_initial": True}, {"dtype": "f4"}):
+        check(getattr(np, name)(la.asarray(3), **options), getattr(np, name)(a, **options))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from array_checks import check, raised
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,3 +69,24 @@ def test_parts_of_ranges_are_those_of_the_whole(kernels):
 
 def test_kernels_read_no_memory_for_a_range():
     assert "8 MB read" not in la.report((la.arange(1_000_000) * 2.0).sum())
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "u8"])
+def test_ranges_of_numbers_that_a_type_does_not_have(dtype):
+    for asked in (
+        (300, 303), (250, 260), (-1, 2), (0, 1000, 300), (300, 300), (300, 301), (70000.0, 70003),
+        (1.5, 4), (0.5, 5, 0.5), (120, 140, 5), (5, -6, -3), (2**63, 2**63 + 2), (255, 256),
+    ):
+        try:
+            expected = np.arange(*asked, dtype=dtype)
+        except OverflowError as error:
+            assert raised(lambda x=asked: la.arange(*x, dtype=dtype)) == (OverflowError, str(error))
+        else:
+            check(la.arange(*asked, dtype=dtype, chunks=2), expected)
+
+
+@pytest.mark.parametrize("ends", [([0, 1], 5), (0, np.arange(2)), (la.arange(2), [3, 4])])
+def test_lines_of_arrays_are_refused_in_words(ends):
+    for make in (la.linspace, la.logspace):
+        with pytest.raises(TypeError, match=r"of shape \(2,\).*la.from_array\(np.linspace"):
+            make(*ends, 3)

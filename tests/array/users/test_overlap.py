@@ -93,6 +93,22 @@ def test_map_overlap_of_several_arrays():
     )
 
 
+@pytest.mark.parametrize("boundary", ["reflect", "periodic", "nearest", 0, "none"])
+def test_functions_that_trim_what_they_get(boundary):
+    a = np.arange(24.0).reshape(4, 6)
+    x = la.from_array(a, chunks=(2, 3))
+    found = x.map_overlap(lambda b: b[1:-1, 1:-1], 1, boundary, trim=False)
+    assert found.shape == (None, None)
+    check(found, a if boundary != "none" else a[1:-1, 1:-1])
+    ways = {"depth": {0: (1, 0)}, "boundary": "none", "trim": False}
+    check(x.map_overlap(lambda b: np.diff(b, axis=0), **ways), np.diff(a, axis=0))
+    check(x.map_overlap(lambda b: b.sum(1)[1:], drop_axis=1, **ways).sum(), a[1:].sum())
+    if boundary != "none":
+        kept = x.map_overlap(lambda b: b[1:-1, 1:-1], 1, boundary, trim=False, chunks=x.chunks)
+        assert kept.chunks == x.chunks
+        check(kept, a)
+
+
 def test_map_overlap_without_trim_and_with_other_axes(here):
     values = np.arange(12).reshape(3, 4)
     x = la.from_array(values, chunks=(3, 2))

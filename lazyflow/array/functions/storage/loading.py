@@ -144,7 +144,7 @@ def from_delayed(
     value
         What `delayed` functions, `submit`, actors, ... return; its result must be an array.
     shape
-        Of that array; a length may be None: not known.
+        Of that array; a length may be None or NaN: not known.
     dtype, meta
         Type of its elements, or an array that has it.
     name
@@ -166,7 +166,7 @@ def from_delayed(
     >>> x.sum().compute()
     np.float64(6.0)
     """
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     if kinds[type(value)] == FOREIGN:
         value = service("dask_task")(value)
     if isinstance(value, Task):
@@ -182,7 +182,8 @@ def from_delayed(
     if found is None:
         raise TypeError("from_delayed() needs the dtype of the value: pass dtype= or meta=")
     call = BoundCall(_same, [task], {}, "from_delayed", name or task_name(task))
-    return Array(BlockCalls((), call, (), found, tuple([(n,) for n in shape])))
+    chunks = tuple([(None if n != n else n,) for n in lengths])
+    return Array(BlockCalls((), call, (), found, chunks))
 
 
 def _same(value: Any) -> Any:
