@@ -43,7 +43,7 @@ from lazyflow.graph.kinds import (
     TUPLE,
     kinds,
 )
-from lazyflow.graph.streams import MAKES_ITEMS, Stream, begun, streamed
+from lazyflow.graph.streams import MAKES_ITEMS, ItemStream, begun, streamed
 from lazyflow.graph.task import Task
 from lazyflow.services import service
 
@@ -176,7 +176,7 @@ class _ArgumentSearch:
             elif kind == ITERATOR and type(item) in MAKES_ITEMS:
                 taken, is_longer = begun(item)
                 if is_longer:
-                    self._stream(level, position, item, Stream(taken, item))
+                    self._stream(level, position, item, ItemStream(taken, item))
                 else:
                     self._open(_Level(item, kind, position, len(stack), taken), stack)
             else:
@@ -187,7 +187,7 @@ class _ArgumentSearch:
         self._scan(child)
         stack.append(child)
 
-    def _stream(self, level: _Level, position: int, item: Any, stream: Stream) -> None:
+    def _stream(self, level: _Level, position: int, item: Any, stream: ItemStream) -> None:
         if self.as_is:
             self._settle(level, position, item, False, iter(stream))
         else:

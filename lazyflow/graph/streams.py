@@ -68,7 +68,7 @@ def _holds_lazy(items: list[Any]) -> bool:
     return False
 
 
-class Stream:
+class ItemStream:
     """An iterable over the items of a long iterator, which are taken when they are asked for.
 
     What was taken is kept for another run of the task, until it is too much. After that it can
@@ -121,15 +121,15 @@ class Stream:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Stream, (self.all(), iter(()))
+        return ItemStream, (self.all(), iter(()))
 
 
 class _Reader:
-    """An iterator over the items of a `Stream`."""
+    """An iterator over the items of a `ItemStream`."""
 
     __slots__ = ("_at", "_kept", "_me", "_stream")
 
-    def __init__(self, stream: Stream, kept: list[Any]) -> None:
+    def __init__(self, stream: ItemStream, kept: list[Any]) -> None:
         self._stream = stream
         self._kept = kept
         self._at = 0
@@ -157,5 +157,5 @@ def _used_up() -> TypeError:
 
 
 def streamed(items: list[Any], extra: Any) -> Any:
-    """Return an iterator over the only item, a `Stream`."""
+    """Return an iterator over the only item, a `ItemStream`."""
     return iter(items[0])

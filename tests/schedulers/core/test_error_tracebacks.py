@@ -101,7 +101,7 @@ def test_our_own_frames_are_left_out() -> None:
         raise ValueError
 
     with pytest.raises(ValueError) as caught:
-        executor._Portable(task, [], {})()
+        executor._Portable(task, [], {}, None)()
     error = caught.value
     assert error.__traceback__ is not None
     error.__traceback__ = error.__traceback__.tb_next

@@ -155,6 +155,7 @@ class EndedRun:
         self.environment = run.environment
         self.functions = run.functions
         self.literals = run.literals
+        self.watches = run.watches
 
 
 class RemakingParent:
