@@ -20,7 +20,7 @@ from lazyflow.array.nodes.selection import Index, Pick, Selection, as_slice, bas
 from lazyflow.array.nodes.sources import InMemory, Made, Stored
 from lazyflow.array.nodes.task_parts import BlockPosition, is_large, is_thin, taken, takes_out
 from lazyflow.array.nodes.views import View
-from lazyflow.graph.arguments import read_only
+from lazyflow.graph.guards import guarded
 
 _SMALL = 4  # an array in memory is at least so many times what is taken of it
 
@@ -89,7 +89,7 @@ class Read:
             region = base_region(selection, self.node.chunks, own, self.bounds)
             base = self.base
             if isinstance(base, InMemory):  # one object for all tasks, so that it is pickled once
-                return region, low.shared(base, "array", read_only, base.array)
+                return region, low.shared(base, "array", guarded, base.array)
             return region, base.store if isinstance(base, Stored) else None
         if selection is None:
             return None, low.block(self.node, own)
