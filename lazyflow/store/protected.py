@@ -27,7 +27,7 @@ from lazyflow.store.values import IteratorItems, locked, made_writable, referenc
 __all__ = ["QUICK", "editable", "has_no_array", "protected"]
 
 #: References to a value that only a local name holds, as getrefcount counts them.
-_ALONE = references(2)
+_ALONE = references(1)
 
 
 def protected(value: Any, is_own: bool) -> Any:

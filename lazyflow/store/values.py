@@ -86,7 +86,7 @@ def references(frames: int) -> int:
         return count(value, left - 1) if left else sys.getrefcount(value)
 
     value = object()
-    return count(value, frames - 2)
+    return count(value, frames - 2) if frames > 1 else sys.getrefcount(value)
 
 
 class _Shown:
