@@ -18,12 +18,12 @@ from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.core.base import MakesRuns, Request, provides
+from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
 from lazyflow.schedulers.core.lifecycle import Lifecycle
-from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.core.run import make_run
 from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.store.owned import ResultHandover, forms
 from lazyflow.store.values import IteratorItems
@@ -50,10 +50,7 @@ def start(plan: Plan, options: RunOptions, background: bool = False) -> Lifecycl
         check_mutation=config.get("check_mutation"),
         observers=(*always_observers, *observers.get()),
     )
-    if provides(scheduler, MakesRuns):
-        made: Lifecycle = scheduler.make_run(plan, request)
-        return made
-    return Run(plan, request, scheduler)
+    return make_run(plan, request, scheduler)
 
 
 def _is_there(leaf: Task) -> bool:

@@ -31,8 +31,11 @@ class _Caller:
         self.wake: SimpleQueue[None] = SimpleQueue()
 
 
-class _SyncRun(Run):
-    """A run whose caller sleeps where tasks are offered, not at the run's event."""
+class SyncRun(Run):
+    """A run whose caller sleeps where tasks are offered, not at the run's event.
+
+    Whatever runs by the loop below is of this class: nobody would wake the caller of another.
+    """
 
     def _complete(self) -> None:
         super()._complete()
@@ -48,11 +51,11 @@ class SyncScheduler(MakesRuns, KeepsActors):
     options = frozenset({"priority"})
     actors_share_memory = True
 
-    def make_run(self, plan: Plan, request: Request) -> Run:
+    def make_run(self, plan: Plan, request: Request) -> SyncRun:
         """Return a run for this scheduler."""
-        return _SyncRun(plan, request, self)
+        return SyncRun(plan, request, self)
 
-    def start(self, run: Run) -> None:
+    def start(self, run: SyncRun) -> None:
         """Begin a run; one in the background is done at once, as no other thread will do it."""
         run.attached = _Caller()
         run.begin()
@@ -67,7 +70,7 @@ class SyncScheduler(MakesRuns, KeepsActors):
             caller.runs.append(run)
             caller.wake.put(None)
 
-    def wait(self, run: Run, timeout: float | None) -> bool:
+    def wait(self, run: SyncRun, timeout: float | None) -> bool:
         """Run the tasks, until the run is over or `timeout` seconds have passed."""
         caller: _Caller = run.attached
         worker = Worker(threading.current_thread().name)

@@ -187,3 +187,48 @@ class Async:
 def after(gate: Any, value: Any) -> Any:
     gate.wait()
     return value
+
+
+def slowly(x: Any) -> Any:
+    """Return it after a moment, so that whoever returns the future of this is there before."""
+    time.sleep(0.03)
+    return x
+
+
+async def slowly_awaited(x: Any) -> Any:
+    await asyncio.sleep(0.03)
+    return x
+
+
+@lazyflow.actor
+class Slow:
+    def slowly(self, x: Any) -> Any:
+        return slowly(x)
+
+
+def unfinished(form: str, scheduler: str) -> Any:
+    """Return a value 1 that a scheduler has yet to make, in one of some forms."""
+    if form == "lazy":
+        return lazyflow.delayed(slowly)(1)
+    if form == "coroutine":
+        return slowly_awaited(1)
+    if form == "call of an actor":
+        return Slow.options(scheduler=scheduler)().slowly(1)
+    if form == "chain":
+        return lazyflow.delayed(unfinished)("submitted", scheduler)
+    with lazyflow.config.set(scheduler=scheduler):
+        future = lazyflow.submit(slowly, 1)
+        (kept,) = lazyflow.persist(lazyflow.delayed(slowly)(1))
+    return {"submitted": future, "persisted": kept, "user": lazyflow.delayed(abs)(kept)}[form]
+
+
+@lazyflow.actor
+class Giver:
+    def give(self, *what: str) -> Any:
+        return unfinished(*what)
+
+
+@lazyflow.actor
+class AsyncGiver:
+    async def give(self, *what: str) -> Any:
+        return unfinished(*what)

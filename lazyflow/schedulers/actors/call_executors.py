@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
+from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.schedulers.core.coroutines import to_the_end
 from lazyflow.schedulers.core.future import TaskFuture, wait_for
 from lazyflow.schedulers.core.task_resources import as_worker
@@ -31,6 +32,9 @@ class ActorJob(Protocol):
     def begin(self) -> Any:
         """Make the call; return its value, or a coroutine that will."""
 
+    def finish(self, box: list[Any]) -> None:
+        """Replace a lazy value in `box` by what it stands for; may wait for it."""
+
     def done(self, box: list[Any]) -> None:
         """Receive the value, the only item of `box`."""
 
@@ -43,8 +47,9 @@ def run_here(job: ActorJob) -> None:
     try:
         with as_worker():  # a call gives back what it has in use of this worker, as a task does
             box = [job.begin()]
-            if inspect.iscoroutine(box[0]):
+            while inspect.iscoroutine(box[0]):
                 box[0] = to_the_end(box[0])
+        job.finish(box)
         job.done(box)
     except BaseException as error:
         job.failed(error)
@@ -185,13 +190,36 @@ async def _serve_async(jobs: asyncio.Queue[ActorJob | None], count: int) -> None
 async def _run_async(job: ActorJob, slots: asyncio.Semaphore) -> None:
     try:
         box = [job.begin()]
-        if inspect.iscoroutine(box[0]):
+        while inspect.iscoroutine(box[0]):
             box[0] = await box[0]
+        if kinds[type(box[0])] in (LAZY, COLLECTION):
+            await _finished(job, box)
+        else:
+            job.finish(box)
         job.done(box)
     except BaseException as error:
         job.failed(error)
     finally:
         slots.release()
+
+
+async def _finished(job: ActorJob, box: list[Any]) -> None:
+    """Finish a lazy value in a thread beside: other calls go on, and may be what it waits for."""
+    ended = TaskFuture("a result", None)
+
+    def finish() -> None:
+        try:
+            job.finish(box)
+            ended.set_value(None)
+        except BaseException as error:
+            ended.set_error(error)
+
+    run = contextvars.copy_context().run
+    threading.Thread(target=run, args=(finish,), name="lazyflow-result", daemon=True).start()
+    await _done(ended)
+    _, error = ended.local_outcome()
+    if error is not None:
+        raise error
 
 
 async def _done(future: TaskFuture) -> None:

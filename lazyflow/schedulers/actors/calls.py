@@ -20,7 +20,7 @@ from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of
-from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.core.run import make_run
 from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.values import IteratorItems
 
@@ -266,9 +266,9 @@ def finish(box: list[Any], scheduler: Any) -> None:
 
 
 def _computed(lazy: Any, scheduler: Any) -> Any:
-    run = Run(plan_of(lazy), Request(), scheduler)
-    scheduler.start(run)
-    scheduler.wait(run, None)
+    run = make_run(plan_of(lazy), Request(), scheduler)
+    run.scheduler.start(run)
+    run.scheduler.wait(run, None)
     try:
         if run.error is not None:
             raise run.error

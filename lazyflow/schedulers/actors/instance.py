@@ -128,9 +128,11 @@ class _MethodCall:
     def function(self) -> Any:
         return getattr(self.actor.value, self.method)
 
+    def finish(self, box: list[Any]) -> None:
+        finish(box, self.actor.port.scheduler)
+
     def done(self, box: list[Any]) -> None:
         port = self.actor.port
-        finish(box, port.scheduler)
         is_plain = box[0].__class__ in IMMUTABLE and is_short(box[0])
         outcome = (ports.VALUE, box.pop()) if is_plain else (ports.PACKED, port.encode_result(box))
         self.answer(outcome, self.saved())
@@ -173,6 +175,9 @@ class _ConstructorCall(_MethodCall):
         actor = self.actor
         factory, actor.checkpoint = actor.port.open(self.made_of, "the class")
         return factory.__wrapped__
+
+    def finish(self, box: list[Any]) -> None:
+        """Do nothing: it is the object itself."""
 
     def done(self, box: list[Any]) -> None:
         actor = self.actor

@@ -71,12 +71,15 @@ class _LocalCall:
             return actor.spec.cls(*args, **kwargs)
         return getattr(actor.instance, call.method)(*args, **kwargs)
 
+    def finish(self, box: list[Any]) -> None:
+        if self.call is not self.actor.init:
+            finish(box, self.actor.scheduler)
+
     def done(self, box: list[Any]) -> None:
         actor, call = self.actor, self.call
         if call is actor.init:
             actor.instance, value = box.pop(), None
         else:
-            finish(box, actor.scheduler)
             value = detached(box)
         if call.watch is not None:
             call.watch.over()

@@ -23,7 +23,6 @@ from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.base import EndsTasks, KeepsActors, MakesRuns, Puts, Request
 from lazyflow.schedulers.core.future import wait_watching
 from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
-from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote.versions import versions
 
 _GRACE = 2.0  # seconds that the end of actors may take
@@ -47,7 +46,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         """Return the run of a plan; inside a task, one in this thread."""
         here = self._here()
         if here is not None:
-            return Run(plan, request, here)
+            return here.make_run(plan, request)
         return EngineRun(plan, request, self, self.engine())
 
     def start(self, run: Any) -> None:

@@ -22,11 +22,10 @@ from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.failures import unreadable
 from lazyflow.schedulers.remote.task_stub import bare_task
-from lazyflow.schedulers.sync import SyncScheduler
+from lazyflow.schedulers.sync import SyncRun, SyncScheduler
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 from lazyflow.store.sizes import size_of
@@ -73,7 +72,7 @@ class Inside(SyncScheduler):
         self.name = name
 
 
-class GroupRun(Run):
+class GroupRun(SyncRun):
     """The run of a group, or of what one of its tasks turned into."""
 
     def __init__(self, *given: Any) -> None:
