@@ -23,6 +23,12 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 from lazyflow.graph.kinds import TypeTable
+from lazyflow.store.pickling.classes import (
+    class_by_value,
+    is_by_value,
+    names_itself,
+    variable_of_main,
+)
 from lazyflow.store.pickling.files import mapped_part, reduce_h5py
 from lazyflow.store.pickling.variables import reduce_variable
 
@@ -96,11 +102,13 @@ class Pickler(pickle.Pickler):
         if self._cloud is None:
             self._cloud = cloudpickle.Pickler(PieceWriter(), PROTOCOL)
         try:
-            if not _is_nowhere_else(sys.modules.get(obj.__module__)):
-                return self._cloud.reducer_override(obj)
+            is_sent = _is_nowhere_else(sys.modules.get(obj.__module__))
             if isinstance(obj, type):
-                return cloudpickle._dynamic_class_reduce(obj)
-            return self._cloud._dynamic_function_reduce(obj)
+                how = None if is_sent else self._cloud.reducer_override(obj)
+                return class_by_value(obj) if is_sent or is_by_value(how) else how
+            if is_sent:
+                return self._cloud._dynamic_function_reduce(obj)
+            return self._cloud.reducer_override(obj)
         finally:  # weak references to code with a callback in Python: see departures.py
             cloudpickle._extract_code_globals_cache.clear()
 
@@ -314,6 +322,8 @@ def _reducer_for(cls: type) -> Reduce | None:
         reduce = cloudpickle.Pickler.dispatch_table.get(cls)
         if reduce is not None and reduce is not copyreg.dispatch_table.get(cls):  # pickle's own
             return lambda pickler, obj: reduce(obj)
+    if names_itself(cls) and not is_importable(cls):
+        return lambda pickler, obj: variable_of_main(obj, PROTOCOL)
     return None
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.errors.tracebacks import plain
+from lazyflow.store.pickling.classes import class_by_value, is_by_value
 
 LONGEST = 10_000  # characters of a message or a note
 _LARGEST = 64 << 20  # bytes of one pickled exception
@@ -139,7 +140,8 @@ def _pickler_class() -> Any:
 
         def reducer_override(self, value: Any) -> Any:
             if not issubclass(type(value), BaseException) or _says_how(type(value)):
-                return super().reducer_override(value)
+                how = super().reducer_override(value)
+                return class_by_value(value) if is_by_value(how) else how
             args, state = _parts(value, self.places)
             if self.long_text:
                 args, state = _shortened(args, state, self.long_text)
