@@ -9,7 +9,7 @@ num_workers        None        running tasks at once; None: the cores this proce
 check_mutation     False       compare the inputs of every task before and after; `InputMutated`
 max_runs_ahead     16          unfinished `persist` calls of one thread before the next one waits
 max_pending_calls  10000       pending calls of an actor before the caller of the next one sleeps
-crash_retries      2           runs of a task after deaths of the workers that ran it (processes)
+crash_retries      2           runs of a task after deaths of the workers that ran it
 group_memory       0.25        share of the memory of a cluster's worker that a group of tasks may
                                hold at once; what holds more runs as tasks of their own
 ray_options        None        a dict of options that Ray's tasks and actors get as they are:

@@ -231,7 +231,7 @@ def delayed(
     retries
         How often to run a task again after an exception.
     crash_retries
-        How often to run a task again after the death of its worker (schedulers with processes).
+        How often to run a task again after the death of its worker (not on sync and threads).
         It also applies to lazy values that the task returns, unless they have their own.
     priority
         Among tasks that are ready, those of higher priority start first, whichever call started

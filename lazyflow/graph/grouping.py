@@ -15,9 +15,9 @@ Large results are not brought together: tasks are in one group only if one of th
 large results that any of them reads. So each runs where its own large inputs are.
 
 A task of unknown cost is packed with nothing and joins only a chain: it may take an hour, or wait
-for another task. No group contains different priorities, resources or workers. No group needs
-itself through another group: only the last task of a subtree has users outside it, and packed
-groups are on one level.
+for another task. No group contains different priorities, resources, workers or crash_retries. No
+group needs itself through another group: only the last task of a subtree has users outside it, and
+packed groups are on one level.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def clusters(
     limits: Limits,
     shown: Collection[int] = frozenset(),
     apart: Collection[int] = frozenset(),
+    alone: Collection[int] = frozenset(),
 ) -> list[list[int]]:
     """Return groups of tasks, each in the order of the plan and after the groups that it needs.
 
@@ -79,6 +80,8 @@ def clusters(
     apart
         Those of them that share no group with another shown task, so that each result can be
         moved and freed alone.
+    alone
+        Tasks that share a group with no other one.
 
     Examples
     --------
@@ -94,14 +97,16 @@ def clusters(
     >>> clusters(plan, tasks, one, one, Limits(seconds=4.0, packed=0.5, held=2.0))
     [[0, 1], [2], [4], [5], [3], [6], [7]]
     """
-    return _Grouping(plan, todo, cost, size, limits, frozenset(shown), frozenset(apart)).groups()
+    sets = frozenset(shown), frozenset(apart), frozenset(alone)
+    return _Grouping(plan, todo, cost, size, limits, *sets).groups()
 
 
 def scheduling_options(options: Options) -> Any:
     """Return the options that tasks of one group share and the engine needs, None without any."""
-    if not options.priority and not options.resources and options.workers is None:
+    once, workers = options.crash_retries, options.workers
+    if not options.priority and not options.resources and workers is None and once is None:
         return None
-    return options.priority, tuple(sorted((options.resources or {}).items())), options.workers
+    return options.priority, tuple(sorted((options.resources or {}).items())), workers, once
 
 
 class _Grouping:
@@ -134,6 +139,7 @@ class _Grouping:
         limits: Limits,
         shown: frozenset[int],
         apart: frozenset[int],
+        alone: frozenset[int],
     ) -> None:
         self.plan = plan
         self.todo = todo
@@ -144,6 +150,7 @@ class _Grouping:
         self.shown = shown
         self.showing = set(shown)
         self.apart = apart
+        self.alone = alone
         self.branching: set[int] = set()
         self.into: dict[int, int] = {}
         self.weight: dict[int, float | None] = {}
@@ -260,6 +267,8 @@ class _Grouping:
             return False
         if j in self.apart or (i in self.apart and j in self.showing):
             return False
+        if j in self.alone or i in self.alone:
+            return False
         one, other = plan.tasks[j]._options, plan.tasks[i]._options
         return scheduling_options(one) == scheduling_options(other)
 
@@ -277,6 +286,7 @@ class _Grouping:
             is_cut = bool(large) and self._needs_only(large, group)
             is_little = given <= (self.limits.held if is_cut else self.limits.packed)
             is_fixed = weight is None or not is_little or not self._may_be_packed(last)
+            is_fixed |= last in self.alone
             key = level, options, large, is_cut
             pack = None if is_fixed else opened.get(key)
             if pack is None or not self._fits(pack, last, given):
@@ -309,7 +319,8 @@ class _Grouping:
             held = self.peak[last] + pack.given
             if (
                 source.weight + pack.weight <= self.limits.seconds and held <= self.limits.held
-                and last not in self.showing and set(self.plan.uses(last)) <= set(pack.members)
+                and last not in self.showing | self.alone
+                and set(self.plan.uses(last)) <= set(pack.members)
             ):
                 pack.members += source.members
                 gone.add(last)

@@ -19,6 +19,11 @@ one that the user has started is left alone.
   workers fails alone with `WorkerDied`; when the scheduler is gone, waiting ends with
   `SchedulerLost`. A kept result that dies with its worker is made again there, unless a large
   argument or a value that was put, of which it was made, died as well: then `WorkerDied` names it.
+- ``crash_retries=`` says how often a task runs again whose worker died while it ran, whatever
+  ``allowed-failures`` of distributed and ``max_retries`` of Ray are. With 0 it is a group by
+  itself, which on distributed costs a message to the scheduler, and a result of it that is lost is
+  not made again. Others are charged with the deaths of all workers that had their group, and keep
+  one run that they get alone.
 - A ``LocalCluster`` of the user's gives a worker up for good that is not there 15 s after it ended
   once, also when it had come back and ended again: where workers may die often, raise
   ``distributed.deploy.lost-worker-timeout`` in dask's configuration. The cluster that lazyflow

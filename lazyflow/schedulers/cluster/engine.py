@@ -235,9 +235,17 @@ class Engine(ABC):
     def memory(self) -> float:
         """Return the bytes that the smallest worker, or machine, has for values; or infinity."""
 
+    def begun(self, group: Any) -> int:
+        """Return how often a group that is counted has begun, where its runs have to be asked."""
+        return 0
+
     @abstractmethod
     def refusal_of(self, options: Options) -> str:
         """Return why tasks with these options can't run; empty if they can."""
+
+    def refusal_of_once(self) -> str:
+        """Return why a task may run twice in any case if its worker dies; empty if it does not."""
+        return ""
 
     @abstractmethod
     def new_handle(self, run: Any, group: Any, is_part: bool = False) -> Any:

@@ -40,6 +40,8 @@ class GroupQueue:
         The most workers that the run may use; None or 0: all.
     leaves
         The values of leaves, or references to those that the engine holds.
+    crash_retries
+        Of tasks that have none of their own.
 
     Attributes
     ----------
@@ -55,13 +57,14 @@ class GroupQueue:
 
     def __init__(
         self, plan: Plan, engine: Engine, failed: Mapping[int, BaseException], limit: int | None,
-        leaves: Mapping[int, Any],
+        leaves: Mapping[int, Any], crash_retries: int,
     ) -> None:
         self.plan = plan
         self.engine = engine
         self.failed = failed
         self._limit = limit
         self._leaves = leaves
+        self._crash_retries = crash_retries
         self._sizes: dict[int, int] = {}  # of results of this run
         self.functions: dict[int, tuple[bytes, bytes]] = {}
         self.group_of: dict[int, TaskGroup] = {}
@@ -76,6 +79,11 @@ class GroupQueue:
         self._after: dict[int, list[TaskGroup]] = {}  # groups that wait, by number of the group
 
     # -- what is known of functions -----------------------------------------------------------
+
+    def crash_retries_of(self, i: int) -> int:
+        """Return how often a task runs again after the death of a worker that ran it."""
+        own: int | None = self.plan.tasks[i]._options.crash_retries
+        return self._crash_retries if own is None else own
 
     def learn(self, times: dict[bytes, tuple[int, float]]) -> None:
         """Note the number and the seconds of calls, by digest of the function."""
@@ -157,17 +165,23 @@ class GroupQueue:
         self.knows_all = sizes_known and len(known) == len(costs)
         is_tiny = self.knows_all and total <= LEAST and not apart and self._moves_little(todo)
         held = config.get("group_memory") * self.engine.memory()
-        if is_tiny and not plan.has_scheduler_options:
+        if is_tiny and not plan.has_scheduler_options and self._crash_retries:
             found = [todo] if todo else []
         else:
             width = self._width()
             shares = _SHARES * width if width > 1 else 1
             seconds = min(max(total / shares, LEAST), MOST)
             limits = Limits(seconds, min(_PACKED, held), held)
-            found = clusters(plan, todo, costs.__getitem__, self.size, limits, shown, apart)
+            alone: Collection[int] = ()  # what must not run again if another one ends the worker
+            if plan.has_scheduler_options or not self._crash_retries:
+                alone = [i for i in todo if not self.crash_retries_of(i)]
+            found = clusters(
+                plan, todo, costs.__getitem__, self.size, limits, shown, apart, alone)
         self._ready = []
         self._after = {}
-        groups = [TaskGroup(plan, members) for members in found]
+        groups = [
+            TaskGroup(plan, members, self.crash_retries_of(members[0])) for members in found
+        ]
         for group in groups:
             self.group_of.update(dict.fromkeys(group.members, group))
         for group in groups:

@@ -280,10 +280,11 @@ def unsendable_tasks(queue: GroupQueue) -> Iterator[tuple[int, BaseException]]:
             yield i, unsendable(task, "function", found)
             continue
         queue.functions[i] = found
-        options = task._options
-        if options.resources or options.workers is not None:
-            needs = scheduling_options(options)
+        options, once = task._options, not queue.crash_retries_of(i)
+        if options.resources or options.workers is not None or once:
+            needs = scheduling_options(options), once
             if needs not in refusals:
-                refusals[needs] = engine.refusal_of(options)
+                refusal = engine.refusal_of(options)
+                refusals[needs] = refusal or (engine.refusal_of_once() if once else "")
             if refusals[needs]:
                 yield i, dressed(ValueError(refusals[needs]), task, None)

@@ -109,7 +109,7 @@ def gone(task: Task, cause: BaseException) -> WorkerDied:
         f"the result of {task_name(task)}, made at {place_text(task)}, was kept in "
         "the cluster and is gone: the worker that held it ended, and so did the holder of a value "
         "that was put, or passed as a large argument, from which it would be computed again; or it "
-        "was cancelled. Compute it again."
+        "has crash_retries=0 and must not run twice; or it was cancelled. Compute it again."
     ))
 
 
@@ -132,9 +132,12 @@ def too_much(
     )), task, None)
 
 
-def died_alone(task: Task, deaths: str, cause: BaseException) -> BaseException:
-    """Return the error of a task that ran alone when its workers died."""
+def died_alone(task: Task, runs: int, cause: BaseException) -> BaseException:
+    """Return the error of a task that ran alone when its last worker died."""
+    deaths = "the worker" if runs == 1 else f"{runs} workers"
     return dressed(because(cause, WorkerDied(
-        f"{deaths} ended while running this task alone. It may have run out of memory, "
-        "crashed in C code, or called os._exit: run it with scheduler=\"sync\" to see."
+        f"{deaths} ended while running this task, the last one while it ran nothing else. It may "
+        "have run out of memory, crashed in C code, or called os._exit: run it with "
+        "scheduler=\"sync\" to see. crash_retries= of delayed says how often a task is run again "
+        "after such a death."
     )), task, None)

@@ -52,6 +52,8 @@ class EngineRun(Lifecycle):
         Tasks whose results the caller waits for.
     suspects
         Tasks whose worker died; each is run alone, to find the one that ends workers.
+    spent
+        How many runs these have had, at the most.
     errors
         Errors of tasks, by number.
     """
@@ -62,10 +64,12 @@ class EngineRun(Lifecycle):
         self.name = f"{next(_names)}"
         limit = request.num_workers or config.get("num_workers")
         self.inputs = RunValues(engine)
-        self.queue = GroupQueue(plan, engine, self.failed, limit, self.inputs.leaves)
+        self.queue = GroupQueue(
+            plan, engine, self.failed, limit, self.inputs.leaves, config.get("crash_retries"))
         self.under_way: dict[int, TaskGroup] = {}
         self.wanted: set[int] = set()
         self.suspects: set[int] = set()
+        self.spent: dict[int, int] = {}
         self.errors: dict[int, BaseException] = {}
 
     # -- the beginning ----------------------------------------------------------------------
@@ -270,14 +274,27 @@ class EngineRun(Lifecycle):
             return
         group.forget_puts()
         self._fail_leaves(group, error)
-        if self.stop:
-            return
+        if group.is_counted:
+            group.runs -= self.engine.begun(group)
         for other in self.queue.needed(group):
             if other.done and any(self.engine.is_lost(k.handle) for k in other.kept() if k.uses):
-                other.forget_puts()
-                self.queue.take_back(other)
-        self.queue.take_back(group)
+                self._make_again(other, error)
+        if self.stop:
+            return
+        if group.runs:
+            self.queue.take_back(group)
+        else:
+            self._give_up_on(group, error)
         self.submit()
+
+    def _make_again(self, group: TaskGroup, error: BaseException) -> None:
+        """Queue a group whose results are lost, unless its task must not run twice."""
+        (*_, i) = group.members
+        if self.queue.crash_retries_of(i):
+            group.forget_puts()
+            self.queue.take_back(group)
+        else:
+            self.note_failure(i, gone(self.plan.tasks[i], error))
 
     def _fail_leaves(self, group: TaskGroup, error: BaseException) -> None:
         """Fail the results of earlier runs that a group needs and the engine has lost."""
@@ -290,20 +307,33 @@ class EngineRun(Lifecycle):
                 ):
                     self.note_failure(j, gone(value.task, error))
 
-    def died(self, group: TaskGroup, error: BaseException, deaths: str) -> None:
-        """Run the tasks of a group alone, one after the other, since workers died over it."""
+    def died(self, group: TaskGroup, error: BaseException, runs: int) -> None:
+        """Run the tasks of a group alone, one after the other, since workers died over it.
+
+        It had so many runs, or none if it is still to get what it needs.
+        """
         if self.over or group.number not in self.under_way:
             return
         del self.under_way[group.number]
         group.release()
-        if len(group.members) == 1 and group.tries < 0:
-            i = group.members[0]
-            group.done = True
-            self._fail_task(i, died_alone(self.plan.tasks[i], deaths, error))
+        if all(other.done for other in self.queue.needed(group)):
+            for i in group.members:
+                self.spent[i] = self.spent.get(i, 0) + runs
+        if group.is_counted and not self._runs_left(group.members[0]):
+            self._give_up_on(group, error)
         else:
             self.queue.todo.update(group.members)
             self.suspects.update(group.members)
         self.submit()
+
+    def _runs_left(self, i: int) -> int:
+        return self.queue.crash_retries_of(i) + 1 - self.spent.get(i, 0)
+
+    def _give_up_on(self, group: TaskGroup, error: BaseException) -> None:
+        (i,) = group.members
+        group.done = True
+        runs = self.queue.crash_retries_of(i) + 1
+        self._fail_task(i, died_alone(self.plan.tasks[i], runs, error))
 
     def refused(self, group: TaskGroup, error: BaseException, is_cause: bool) -> None:
         """Fail a task whose inputs no worker can hold; submit again a group that waited for one."""
@@ -330,8 +360,8 @@ class EngineRun(Lifecycle):
         self.suspects.remove(first)
         submissions: list[Submission] = []
         if first in self.queue.todo:
-            group = self.queue.group_of[first] = TaskGroup(self.plan, [first])
-            group.tries = -1
+            group = self.queue.group_of[first] = TaskGroup(self.plan, [first], 0)
+            group.runs = self._runs_left(first)
             submissions = self._packed(group)
         if submissions:
             self.engine.submit(submissions)

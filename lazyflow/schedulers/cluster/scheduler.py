@@ -32,7 +32,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
     """A scheduler whose plans an engine runs."""
 
     name: str
-    options = frozenset({"priority", "resources"})
+    options = frozenset({"priority", "resources", "crash_retries"})
 
     def __init__(self) -> None:
         self._actors: WeakTable[RemoteActor, Engine] = WeakTable()

@@ -47,14 +47,26 @@ class TaskGroup:
         The number of groups that it needs and that are not submitted.
     uses
         How often groups that are not done use its results.
+    is_counted
+        Whether it has one task, and each of its runs counts. Else the deaths of workers count that
+        had it, whether they ran it or not.
+    runs
+        How many of those there may be.
+
+    Parameters
+    ----------
+    crash_retries
+        Of each of its tasks. One run is left for when it is clear which task ended the worker.
     """
 
     __slots__ = (
-        "_part_of", "done", "handle", "members", "name", "number", "outputs", "parts", "puts",
-        "tries", "uses", "waits",
+        "_part_of", "done", "handle", "is_counted", "members", "name", "number", "outputs", "parts",
+        "puts", "runs", "tries", "uses", "waits",
     )
 
-    def __init__(self, plan: Plan, members: list[int]) -> None:
+    def __init__(self, plan: Plan, members: list[int], crash_retries: int) -> None:
+        self.is_counted = not crash_retries
+        self.runs = crash_retries or 1
         self.number = next(_numbers)
         self.members = members
         self.name = ""

@@ -191,7 +191,7 @@ def test_d4_a_poison_task_fails_alone():
         found = compute(good, poison, scheduler=client, on_error="collect", timeout=100)
         assert found[0] == [0, 1, 2]
         assert type(found[1]) is WorkerDied
-        assert "4 workers ended while running this task alone" in str(found[1])
+        assert "3 workers ended while running this task, the last" in str(found[1])
         assert found[1].__notes__[0].startswith("in lazyflow task poison, made at ")
         assert compute(delayed(inc)(1), scheduler=client, timeout=60) == (2,)
 

@@ -48,7 +48,7 @@ def test_r1_a_task_that_kills_its_worker_fails_alone():
     found = compute(good, poison, on_error="collect", **ON)
     assert found[0] == [1, 2, 3, 4]
     assert type(found[1]) is WorkerDied
-    assert "4 workers ended while running this task alone" in str(found[1])
+    assert "3 workers ended while running this task, the last" in str(found[1])
     assert found[1].__notes__[0].startswith("in lazyflow task poison, made at ")
 
 

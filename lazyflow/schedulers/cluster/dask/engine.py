@@ -23,7 +23,13 @@ from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.dask.actors import DaskLink
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState, lost
 from lazyflow.schedulers.cluster.dask.direct import LARGE, DirectWay
-from lazyflow.schedulers.cluster.dask.in_worker import give_up_groups, run_group, running_tasks
+from lazyflow.schedulers.cluster.dask.in_scheduler import RUNS
+from lazyflow.schedulers.cluster.dask.in_worker import (
+    RunsSpent,
+    give_up_groups,
+    run_group,
+    running_tasks,
+)
 from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
@@ -77,6 +83,15 @@ class DaskEngine(Engine):
     def refusal_of(self, options: Options) -> str:
         return self._workers.refusal_of(options)
 
+    def refusal_of_once(self) -> str:
+        if self._workers.scheduler_takes_code():
+            return ""
+        return (
+            "the scheduler of this cluster takes no code (distributed.scheduler.pickle is False), "
+            "so that nothing keeps distributed from running a task again whose worker died. Leave "
+            "crash_retries=0 out, or allow code there."
+        )
+
     def new_handle(self, run: EngineRun, group: TaskGroup, is_part: bool = False) -> DaskHandle:
         part = "part_of_" if is_part else ""  # a name of their own: the scheduler goes by names
         return DaskHandle(self.reference.new_key(f"{part}{group.name}-{run.name}"))
@@ -100,7 +115,8 @@ class DaskEngine(Engine):
         common: Any = None
         size = 0
         for each in submissions:
-            options = scheduling_options(each.options)
+            group = each.group
+            options = scheduling_options(each.options), group.is_counted, group.runs
             if batch and (options != common or size > _MESSAGE):
                 self._hand_over(batch)
                 batch, size = [], 0
@@ -122,12 +138,13 @@ class DaskEngine(Engine):
         options = submissions[0].options
         asked = options.workers
         workers = [] if asked is None else self._workers.chosen(asked)
+        counted, annotations = self._limits(submissions[0].group)
         for run, group, payload, deps, _ in submissions:
             refs = [TaskRef(dep.current_handle().key) for dep in deps]
             handle = group.handle
             # What needs nothing is not begun before what can go on: see the scheduler's queue.
             graph[handle.key] = TheirTask(
-                handle.key, run_group, handle.key, payload, self.topic, *refs,
+                handle.key, run_group, handle.key, payload, self.topic, counted, *refs,
                 _data_producer=not refs)
             may_lie_anywhere = run.queue.is_near_to_all if len(refs) > 1 else run.queue.is_a_share
             is_free = asked is None and not options.resources and len(refs) != 1
@@ -148,11 +165,22 @@ class DaskEngine(Engine):
             workers=workers or None,
         )
         # Where dask.annotate and spans of the caller's hold.
-        futures = run.context.copy().run(_placed, get, places)
+        with_limits = partial(_annotated, get, annotations)
+        futures = run.context.copy().run(_placed, with_limits, places)
         kept_ones = [kept for submission in submissions for kept in submission.group.kept()]
         for kept, future in zip(kept_ones, futures, strict=True):
             kept.handle.hold(future)
             kept.handle.asked, kept.handle.workers = asked, workers
+
+    def _limits(self, group: TaskGroup) -> tuple[int, dict[str, Any]]:
+        """Return the runs of a group if they are counted, else 0, and the annotations of it."""
+        if self._workers.scheduler_takes_code():
+            return (group.runs, {}) if group.is_counted else (0, {RUNS: group.runs})
+        return 0, {}
+
+    def begun(self, group: TaskGroup) -> int:
+        client = self.client
+        return int(client.sync(client.scheduler.lazyflow_begun, key=group.handle.key))
 
     def send(self, outcome: GroupOutcome) -> DaskHandle:
         client = self.client
@@ -211,7 +239,7 @@ class DaskEngine(Engine):
             if rest:
                 others = client.gather(list(rest.values()), direct=False)
                 found.update(zip(rest, others, strict=True))
-        except (CancelledError, asyncio.CancelledError) as error:
+        except (CancelledError, asyncio.CancelledError, RunsSpent) as error:
             if not self.is_usable():
                 raise self.translated(error) from None
             # if the client does not know of the loss yet, only the error has the key
@@ -253,13 +281,14 @@ class DaskEngine(Engine):
         if group.handle is None or group.handle.key != key:  # a part of it has failed before
             return
         self._groups.pop(group.number, None)
-        if isinstance(error, distributed.KilledWorker):
-            deaths = f"{error.allowed_failures + 1} workers"
-            run.died(group, error, deaths)
+        spent = error.args[0] if isinstance(error, RunsSpent) else None
+        if isinstance(error, distributed.KilledWorker) or (error is not None and spent == key):
+            counts = group.is_counted and self._workers.scheduler_takes_code()
+            run.died(group, error, self.begun(group) if counts else group.runs)
         elif isinstance(error, MemoryError):
             keys = [key, *[part.handle.key for part in group.parts]]
             run.refused(group, error, any(repr(each) in str(error) for each in keys))
-        elif _is_lost_data(error) and self.is_usable():
+        elif (spent is not None or _is_lost_data(error)) and self.is_usable():
             run.lost(group, error)  # type: ignore[arg-type]
         elif group.number in run.under_way:
             run.cancel(self.translated(error if error is not None else lost()))
@@ -288,6 +317,11 @@ def _placed(get: Callable[[], Any], places: defaultdict[Any, list[str]]) -> Any:
     if not places or not dask.get_annotations().keys().isdisjoint(("workers", "resources")):
         return get()
     with dask.annotate(workers=places.__getitem__, allow_other_workers=True):
+        return get()
+
+
+def _annotated(get: Callable[[], Any], annotations: dict[str, Any]) -> Any:
+    with dask.annotate(**annotations):
         return get()
 
 

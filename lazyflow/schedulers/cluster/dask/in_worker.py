@@ -77,9 +77,22 @@ _unwanted: dict[tuple[str, int], None] = {}
 _UNWANTED = 10_000
 
 
-async def run_group(key: Any, payload: bytes, topic: str, *deps: GroupOutcome) -> GroupOutcome:
-    """Run a group in a thread; return when it is done or given up."""
+class RunsSpent(Exception):
+    """A group was to run more often than it may; ``args`` are its key."""
+
+
+async def run_group(
+    key: Any, payload: bytes, topic: str, runs: int, *deps: GroupOutcome
+) -> GroupOutcome:
+    """Run a group in a thread; return when it is done or given up.
+
+    The scheduler is asked before if its runs are counted: so many there may be, 0 if they are not.
+    """
     worker = distributed.get_worker()
+    if runs and not await worker.scheduler.lazyflow_begin(
+        key=key, worker=worker.address, runs=runs
+    ):
+        raise RunsSpent(key)
     work = Work(payload, deps, "distributed")
     name = (f"{topic}/{work.run_name}", work.number)
     if name in _unwanted:

@@ -23,8 +23,8 @@ from lazyflow.schedulers.cluster.dask.client import (
     lost,
     refuse_on_loop,
 )
+from lazyflow.schedulers.cluster.dask.in_scheduler import set_up
 from lazyflow.schedulers.cluster.dask.local import OwnCluster
-from lazyflow.schedulers.cluster.dask.places import let_move
 
 _ALONE = 3.0  # seconds after which a waiting caller checks for workers
 _MOST_SHOWN = 8  # workers, in a message
@@ -58,7 +58,7 @@ class ClusterWorkers:
         self._width = 0
         self._places: list[str] = []  # the address of each worker, for each of its threads
         self._turns = count()
-        self._may_place: bool | None = None  # not known yet
+        self._takes_code: bool | None = None  # not known yet
         self._memory = inf
         self._asked_at = 0.0
         self._hears_of_workers = False
@@ -75,10 +75,14 @@ class ClusterWorkers:
         Called in the engine's thread.
         """
         self._look()
-        if self._may_place is None:
-            self._may_place = let_move(self._reference.get())
-        places = self._places if self._may_place else []
+        places = self._places if self.scheduler_takes_code() else []
         return [places[next(self._turns) % len(places)]] if places else []
+
+    def scheduler_takes_code(self) -> bool:
+        """Return whether the scheduler has lazyflow's part. Called in the engine's thread."""
+        if self._takes_code is None:
+            self._takes_code = set_up(self._reference.get())
+        return self._takes_code
 
     def memory(self) -> float:
         """Return the least memory limit of a worker, in bytes."""

@@ -2,7 +2,7 @@
 
 A group of tasks is one Ray task. Its results are the outcome, or the parts of that, which stay in
 Ray's store, and the report, which comes to the caller. Ray computes lost outcomes again by itself,
-and runs a group whose worker died three times more.
+and runs a group whose worker died again, which both count as its runs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.cluster.worker_threads import run_in_thread
 from lazyflow.schedulers.core.base import ReportsInfo
-
-_RETRIES = 3  # further runs of a group whose worker died
 
 #: Resources for which Ray has arguments of their own.
 _OWN = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
@@ -129,8 +127,8 @@ class RayEngine(Engine):
             given = run.context.copy().run(config.get, "ray_options") or {}
             remote = self._remote.options(
                 **{**given, **_wants(options.resources)},
-                num_returns=len(group.kept()) + 1, max_retries=_RETRIES, retry_exceptions=False,
-                name=group.name,
+                num_returns=len(group.kept()) + 1, max_retries=group.runs - 1,
+                retry_exceptions=False, name=group.name,
             )
             self._groups[group.number] = run, group
             parts = [part.outputs for part in group.parts]
@@ -211,8 +209,7 @@ class RayEngine(Engine):
         self._groups.pop(group.number, None)
         exceptions = ray.exceptions
         if isinstance(error, exceptions.WorkerCrashedError | exceptions.OutOfMemoryError):
-            why = ", out of memory," if isinstance(error, exceptions.OutOfMemoryError) else ""
-            run.died(group, error, f"{_RETRIES + 1} workers{why}")
+            run.died(group, error, group.runs)
         elif isinstance(error, exceptions.ObjectLostError) and self.is_usable():
             run.lost(group, error)
         elif group.number in run.under_way:
