@@ -1,7 +1,8 @@
-"""Lengths that are known only after a computation, found out when they are needed.
+"""What is known of arrays only after a computation, found out when it is needed.
 
-Most depend on masks only: then just the masks are computed. For all others the blocks are
-computed, and their shapes are kept.
+Most lengths of axes depend on masks only: then just the masks are computed. For all others the
+blocks are computed, and their shapes are kept. Of a cast to texts or to dates the values may have
+to tell how long the texts are, or what the unit is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, below, rebuilt, same, same_line
 from lazyflow.array.nodes.indexing.masks import Masked, note_counts
 from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.task import Task
 
@@ -76,6 +78,34 @@ def _by_blocks(nodes: list[Expr]) -> list[Expr]:
     unknown = [node for node in nodes if None in node.shape]
     found = iter(_computed(unknown, attrgetter("shape")))
     return [_sized(node, next(found)) if None in node.shape else node for node in nodes]
+
+
+def dtype_of_cast(node: Expr, dtype: Any) -> np.dtype[Any]:
+    """Return the dtype that a node has once it is cast to one that may leave a length or unit out.
+
+    The type of numbers bounds how long they are as texts. Objects do not, and texts do not tell
+    the unit of their dates: then they are computed, once more than their users do it.
+
+    >>> import lazyflow.array as la
+    >>> [str(dtype_of_cast(la.ones(1, dtype=kind).expr, str)) for kind in (int, object)]
+    ['<U21', '<U1']
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind in "mM":
+        is_open = np.datetime_data(dtype)[0] == "generic"
+    else:
+        is_open = not dtype.itemsize and dtype.names is None
+    if not is_open:
+        return dtype
+    if node.dtype.kind == "O" or (node.dtype.kind in "SU" and dtype.kind == "M"):
+        found = {*_computed([node], named("astype", _own_dtype, dtype))[0]} - {None}
+        if found:
+            return np.result_type(*found)
+    return np.empty(0, node.dtype).astype(dtype).dtype
+
+
+def _own_dtype(dtype: Any, block: Any) -> Any:
+    return block.astype(dtype).dtype if block.size else None
 
 
 def _computed(nodes: list[Expr], function: Any) -> list[Any]:

@@ -29,7 +29,7 @@ def asarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = No
     True
     """
     check_order(order)
-    found = a if isinstance(a, Array) else _of(a)
+    found = a if isinstance(a, Array) else _of(a, dtype)
     return found if dtype is None else found.astype(dtype)
 
 
@@ -59,13 +59,14 @@ def array(
     return found[(None,) * (ndmin - found.ndim)] if found.ndim < ndmin else found
 
 
-def _of(a: Any) -> Array:
+def _of(a: Any, dtype: Any = None) -> Array:
     if isinstance(a, list | tuple) and _holds_arrays(a):
         return stack([_of(x) if not isinstance(x, Array) else x for x in a])
     is_array = isinstance(a, np.ndarray | np.generic) or kinds[type(a)] == FOREIGN
     if not is_array and hasattr(a, "shape") and hasattr(a, "dtype"):
         return from_array(a)
-    found_node = as_node(a)
+    refuse_lazy(a)
+    found_node = as_node(a if is_array else np.asanyarray(a, dtype))  # values, not arrays of them
     if isinstance(found_node, InMemory):
         return from_array(found_node.array)
     return Array(found_node)

@@ -21,9 +21,10 @@ from lazyflow.array.functions.conversion import asarray
 from lazyflow.array.nodes.sources import Made, Region
 
 
-def from_formula(formula: Any, shape: tuple[int, ...], dtype: Any, chunks: Any) -> Array:
+def from_formula(
+    formula: Any, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any
+) -> Array:
     """Return an array of a formula."""
-    dtype = np.dtype(dtype)
     return Array(Made(formula, dtype, normalize_chunks(chunks, shape, None, dtype)))
 
 
@@ -188,7 +189,8 @@ def eye(
            [0, 0, 0]])
     """
     shape = new_lengths((N, N if M is None else M))
-    return from_formula(Diagonal(int(k), np.dtype(dtype)), shape, dtype, chunks)
+    found = np.eye(0, dtype=dtype).dtype  # with a length, if it is of texts
+    return from_formula(Diagonal(int(k), found), shape, found, chunks)
 
 
 def identity(n: int, dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto") -> Array:
@@ -215,7 +217,8 @@ def tri(
            [1, 1, 1]])
     """
     shape = new_lengths((N, N if M is None else M))
-    return from_formula(Tri(int(k), np.dtype(dtype)), shape, dtype, chunks)
+    found = np.tri(0, dtype=dtype).dtype
+    return from_formula(Tri(int(k), found), shape, found, chunks)
 
 
 # -- the formulas: each gives any region of an array ----------------------------------------------
@@ -230,7 +233,7 @@ class Filled:
     __name__ = "full"
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
-        value = np.frombuffer(self.value, self.dtype).reshape(())  # an element has another dtype
+        value = np.ndarray((), self.dtype, self.value)  # an element has another dtype
         return np.broadcast_to(value, [s.stop - s.start for s in region])
 
 

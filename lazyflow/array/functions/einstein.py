@@ -45,7 +45,9 @@ def einsum(
         raise ValueError("must specify the einstein sum subscripts string and at least one "
                          "operand, or at least one operand and its corresponding subscripts list")
     inputs, arrays, out_labels = _parsed(operands)
-    found = np.result_type(*[x.dtype for x in arrays]) if dtype is None else np.dtype(dtype)
+    found = np.result_type(*[x.dtype for x in arrays])
+    if dtype is not None:
+        found = np.empty(0, dtype).dtype  # with a length, if it is of texts
     if dtype is None and out is None and len(arrays) == 1 and {*inputs[0]} == {*out_labels}:
         found = arrays[0].dtype  # a view, in NumPy, too, which keeps the order of bytes
     for at, x in enumerate(arrays):

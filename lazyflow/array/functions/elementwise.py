@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation.lengths import dtype_of_cast, known
 from lazyflow.array.functions.arguments import (
     NUMBERS,
     ArrayLike,
@@ -157,6 +157,10 @@ def astype(
 ) -> Array:
     """Return the array with elements of another dtype; parameters are those of ``np.astype``.
 
+    A `dtype` without a length (``str``, ``"S"``) or without a unit (``"M8"``) is what NumPy makes
+    of it. Of objects, and for dates of texts, only the values tell what that is: then they are
+    computed now, and again when the result is. ``"U10"`` or ``"M8[s]"`` say it without that.
+
     Raises
     ------
     TypeError
@@ -167,6 +171,8 @@ def astype(
     >>> import lazyflow.array as la
     >>> la.astype(la.arange(3), float).compute()
     array([0., 1., 2.])
+    >>> la.astype(la.asarray(["a", None, 1.25], dtype=object), str).dtype
+    dtype('<U4')
     """
     node = as_node(x)
     dtype = np.dtype(dtype)
@@ -178,7 +184,7 @@ def astype(
             f"Cannot cast array data from {node.dtype!r} to {dtype!r} according to the rule "
             f"{casting!r}"
         )
-    return Array(elementwise.cast(node, dtype))
+    return Array(elementwise.cast(node, dtype_of_cast(node, dtype)))
 
 
 _CLIP: Any = np._core.umath.clip  # type: ignore[attr-defined]  # NumPy gives it no name

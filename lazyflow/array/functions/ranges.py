@@ -70,8 +70,7 @@ def linspace(
         )
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    kind = np.result_type(start, stop, float(num))
-    dtype = np.dtype(kind if dtype is None else dtype)
+    dtype = np.linspace(start, stop, 0, dtype=dtype).dtype
     parts = num - 1 if endpoint else num
     formula = _line(Linear(start, stop, num, endpoint, dtype), parts)
     found = from_formula(formula, (num,), dtype, chunks)

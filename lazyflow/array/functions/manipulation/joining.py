@@ -104,13 +104,8 @@ def _check_lengths(parts: list[Any], axis: int) -> None:
 
 def _in_one_dtype(parts: list[Any], dtype: Any, casting: Any) -> list[Expr]:
     nodes = [as_node(x) for x in parts]
-    common = np.result_type(*[x.dtype for x in nodes]) if dtype is None else np.dtype(dtype)
-    for x in nodes:
-        if not np.can_cast(x.dtype, common, casting):
-            raise TypeError(
-                f"Cannot cast array data from {x.dtype!r} to {common!r} according to the rule "
-                f"{casting!r}"
-            )
+    few = [np.empty(0, x.dtype) for x in nodes]
+    common = np.concatenate(few, dtype=dtype, casting=casting).dtype  # or it refuses
     return [elementwise.cast(x, common) for x in nodes]
 
 

@@ -22,6 +22,8 @@ def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
         return x
     check_order(order, ("C",))
     dtype = np.dtype(dtype)
+    if not dtype.itemsize:  # "V" is as many bytes as there are; else it raises
+        dtype = np.empty(1, x.dtype).view(dtype).dtype
     if dtype.hasobject or x.dtype.hasobject:
         raise TypeError("Cannot change data-type for array of references.")
     if dtype.itemsize == x.itemsize:
