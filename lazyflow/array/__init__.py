@@ -51,6 +51,13 @@ Histograms with weights of floats, or of whole numbers that overflow within 65,5
 Results in memory
     lie in the order of their operands where these have one and the same, as in Fortran order or
     transposed, and else in C order, also where NumPy's would be a view.
+Operands that are NumPy's
+    (all arrays that functions, operators and assignments take in, and those among the arguments of
+    one's own functions) are snapshots: a later write into them changes no expression. Arrays of up
+    to 64 KiB are copied, larger ones are read where they are, and a write into one before the
+    expression is computed raises `InputMutated`: give it a copy, ``x + b.copy()``. `from_array`,
+    `asarray` and ``array(copy=False)`` alone stand for the memory that they are given, as it is
+    when it is read. The rule is the same on all schedulers.
 Results without axes
     are arrays without axes until they are computed, and elements of native byte order then.
 """

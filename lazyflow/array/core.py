@@ -22,7 +22,7 @@ from lazyflow.array.missing import missing
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, give_line
 from lazyflow.array.nodes.indexing import keys
-from lazyflow.array.nodes.sources import Const, InMemory, Tasks
+from lazyflow.array.nodes.sources import Tasks, taken_in
 from lazyflow.array.nodes.views import transposed
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
@@ -394,7 +394,4 @@ def as_node(x: Any) -> Expr:
     refuse_lazy(x)
     if kinds[type(x)] == FOREIGN and (task := service("dask_task")(x)) is not None:
         return of_dask(x, task)
-    array = plain(np.asanyarray(x))
-    if array.ndim == 0:
-        return Const(array)
-    return InMemory(array, tuple([(n,) for n in array.shape]))
+    return taken_in(plain(np.asanyarray(x)), x)

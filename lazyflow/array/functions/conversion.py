@@ -8,10 +8,9 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.foreign import refuse_lazy
-from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, check_order
+from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array, check_order
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.storage.loading import from_array
-from lazyflow.array.nodes.sources import InMemory
 from lazyflow.graph.kinds import FOREIGN, kinds
 
 
@@ -61,15 +60,11 @@ def array(
 
 def _of(a: Any, dtype: Any = None) -> Array:
     if isinstance(a, list | tuple) and _holds_arrays(a):
-        return stack([_of(x) if not isinstance(x, Array) else x for x in a])
-    is_array = isinstance(a, np.ndarray | np.generic) or kinds[type(a)] == FOREIGN
-    if not is_array and hasattr(a, "shape") and hasattr(a, "dtype"):
-        return from_array(a)
+        return stack([_of(x) if isinstance(x, list | tuple) else as_array(x) for x in a])
+    if kinds[type(a)] == FOREIGN:
+        return Array(as_node(a))
     refuse_lazy(a)
-    found_node = as_node(a if is_array else np.asanyarray(a, dtype))  # values, not arrays of them
-    if isinstance(found_node, InMemory):
-        return from_array(found_node.array)
-    return Array(found_node)
+    return from_array(a if hasattr(a, "shape") and hasattr(a, "dtype") else np.asanyarray(a, dtype))
 
 
 def _holds_arrays(a: Any) -> bool:

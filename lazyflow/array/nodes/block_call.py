@@ -16,6 +16,7 @@ from lazyflow.array.nodes.returned import ReturnCheck
 from lazyflow.array.nodes.task_parts import BlockPosition
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.task import Task
+from lazyflow.schedulers.core.snapshots import Watch
 
 
 class AxisBlocks(NamedTuple):
@@ -131,6 +132,10 @@ class BlockCalls(Expr):
     @property
     def name(self) -> str:
         return self.call.name
+
+    @property
+    def watches(self) -> Sequence[Watch]:  # type: ignore[override]
+        return self.call.watches
 
     def key(self) -> Any:
         return id(self.call)

@@ -15,6 +15,7 @@ from lazyflow.graph.arguments import read_only
 from lazyflow.graph.binding import bind
 from lazyflow.graph.building import new_leaf
 from lazyflow.graph.task import VALUE, function_name
+from lazyflow.schedulers.core.snapshots import Taken
 
 _LARGE = 1 << 20  # bytes of an argument that is no part of the function
 
@@ -42,6 +43,8 @@ class BoundCall:
         The function of lazyflow that it was given to, for messages.
     name
         What tasks are called; else as the function.
+
+    Arguments are taken in by the rule of `lazyflow.submit`; `watches` are those of large arrays.
     """
 
     def __init__(
@@ -57,8 +60,11 @@ class BoundCall:
         self.asked_by = asked_by
         self.name = name or function_name(func)
         self.places = tuple([i for i, x in enumerate(args) if x is BLOCK])
-        plain = [None if x is BLOCK else _apart(x) for x in args]
-        self.inputs, self._binder = bind(plain, {k: _apart(x) for k, x in kwargs.items()})
+        taken = Taken()
+        plain = [None if x is BLOCK else _apart(taken.part(x)) for x in args]
+        named = {k: _apart(taken.part(x)) for k, x in kwargs.items()}
+        self.watches = taken.watches
+        self.inputs, self._binder = bind(plain, named)
         self.takes_id = takes(func, "block_id") and "block_id" not in kwargs
         self.takes_info = takes(func, "block_info") and "block_info" not in kwargs
 
@@ -72,7 +78,8 @@ class BoundCall:
         return args, kwargs
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "inputs": (None,) * len(self.inputs)}  # only how many there are
+        # only how many inputs there are
+        return {**self.__dict__, "inputs": (None,) * len(self.inputs), "watches": ()}
 
 
 def _apart(x: Any) -> Any:

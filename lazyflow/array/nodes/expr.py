@@ -21,6 +21,7 @@ from lazyflow.array.chunks import Chunks, length
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.selection import Index, Selection
 from lazyflow.graph.task import Task
+from lazyflow.schedulers.core.snapshots import Watch
 
 #: A line of a user's code: a code object, and an offset in its instructions.
 Line = tuple[Any, int]
@@ -102,9 +103,13 @@ class Expr:
         is below is in memory or made from nothing.
     called
         What messages call it, if not by the name of its class.
+    watches
+        Of the large arrays that it reads in the caller's memory, which must not change.
     """
 
     __slots__ = ("__weakref__", "_line", "chunks", "dtype_or_lazy", "inputs", "shape")
+
+    watches: Sequence[Watch] = ()
 
     free = False
     called: str = ""

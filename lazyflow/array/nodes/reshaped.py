@@ -117,7 +117,7 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
     befores, flat, runs, afters = zip(*parts, strict=True)
     after: Chunks = sum(afters, ())
     if isinstance(node, InMemory) and node.array.flags.c_contiguous:
-        return InMemory(node.array.reshape(shape), after)
+        return InMemory(node.array.reshape(shape), after, node.watches)
     node = rechunk(node, sum(befores, ()))
     if flat == runs:
         return _made(node, after, groups)

@@ -12,6 +12,7 @@ from lazyflow.array.nodes.expr import Expr, MakesTasks, Source, turned_back
 from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.selection import Index
 from lazyflow.graph.task import HELD, Task
+from lazyflow.schedulers.core.snapshots import Taken, Watch
 
 Region = tuple[slice, ...]
 
@@ -41,13 +42,16 @@ class Const(Source):
 class InMemory(Source):
     """A NumPy array, whose blocks are views of it."""
 
-    __slots__ = ("array",)
+    __slots__ = ("array", "watches")
     free = True
     called = "memory"
 
-    def __init__(self, array: np.ndarray[Any, Any], chunks: Chunks) -> None:
+    def __init__(
+        self, array: np.ndarray[Any, Any], chunks: Chunks, watches: Sequence[Watch] = ()
+    ) -> None:
         super().__init__(array.dtype, chunks)
         self.array = array
+        self.watches = watches
 
     @property
     def memory_order(self) -> tuple[int, ...]:
@@ -60,7 +64,25 @@ class InMemory(Source):
         return id(self.array), self.chunks
 
     def with_chunks(self, chunks: Chunks) -> Expr:
-        return InMemory(self.array, chunks)
+        return InMemory(self.array, chunks, self.watches)
+
+
+#: Of what NumPy makes new arrays.
+_VALUES = (np.generic, int, float, complex, str, list, tuple)
+
+
+def taken_in(array: np.ndarray[Any, Any], given: Any) -> Source:
+    """Return the node of an operand as an array: later writes are not seen, or noticed.
+
+    The rule is that of `lazyflow.submit`: small arrays are copied, larger ones watched.
+    """
+    if isinstance(given, _VALUES):
+        array.setflags(write=False)  # nobody else can write into it
+    taken = Taken()
+    array = taken.part(array)
+    if not array.ndim:
+        return Const(array)
+    return InMemory(array, tuple([(n,) for n in array.shape]), taken.watches)
 
 
 class Made(Source):

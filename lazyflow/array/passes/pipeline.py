@@ -27,6 +27,10 @@ from lazyflow.array.passes.fuse import explain_groups, fuse
 from lazyflow.array.passes.rechunks_down import explain_rechunks, rechunks_down
 from lazyflow.array.passes.views_down import explain_moves, views_down
 from lazyflow.array.passes.wide_blocks import explain_wide, wide_blocks
+from lazyflow.errors import InputMutated
+from lazyflow.graph.task import line_of
+from lazyflow.schedulers.core.snapshots import COPIED_UP_TO, Watch
+from lazyflow.store.sizes import format_bytes
 
 Nodes = Sequence[Expr]
 
@@ -76,6 +80,9 @@ def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
     """
     nodes = Roots(wanted)
     hand_down(nodes.order)
+    for node in nodes.order:
+        for watch in node.watches:
+            _verify(watch, node)
     seen: dict[str, Roots] = {}
     for each in PASSES:
         if seen.get(each.name) is not nodes:
@@ -87,6 +94,23 @@ def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
     for new, node in zip(found, wanted, strict=True):
         same_line(new, node)
     return nodes if are_same(found, nodes) else Roots(found)
+
+
+def _verify(watch: Watch, node: Expr) -> None:
+    """Raise InputMutated if an array that a node reads was written into since it was made."""
+    if not watch.has_changed():
+        return
+    place = ""
+    if node.line is not None:
+        code, at = node.line
+        place = f" Made at {code.co_filename}:{line_of(code, at)} in {code.co_qualname}"
+    raise InputMutated(
+        f"the program wrote into an array ({watch.array.dtype}, shape {watch.array.shape}) that "
+        f"{node.name} reads after the expression was made and before it was computed. Operands of "
+        f"up to {format_bytes(COPIED_UP_TO)} are copied when an expression is made of them, larger "
+        f"ones are read where they are: give it a copy, x + b.copy(), or compute before the array "
+        f"is filled again. To read what is there when it is computed: x + la.from_array(b).{place}"
+    )
 
 
 def explain_passes(wanted: Nodes, keep: bool = True, fusion: bool = True) -> str:

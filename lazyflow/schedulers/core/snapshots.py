@@ -2,7 +2,8 @@
 
 `lazyflow.submit` says the rule. Containers were copied when the calls were made; here arrays and
 the like are copied up to a size, once a run. Of larger ones a sample is kept, and a task that
-read one of these is failed when the sample differs afterwards: see `Watch`.
+read one of these is failed when the sample differs afterwards: see `Watch`. Expressions of arrays
+take in their operands by the same rule.
 """
 
 from __future__ import annotations
@@ -36,23 +37,27 @@ class Watch:
     misses writes into small parts.
     """
 
-    __slots__ = ("_array", "_sample", "_steps")
+    __slots__ = ("_sample", "_steps", "array")
 
     def __init__(self, array: Any) -> None:
-        self._array = array
+        self.array = array
         each = max(int(_PLACES ** (1 / max(array.ndim, 1))), 2)
         self._steps = tuple([slice(None, None, max(n // each, 1)) for n in array.shape])
         self._sample = self._now()
 
     def _now(self) -> bytes:
-        found: bytes = self._array[self._steps].tobytes()
+        found: bytes = self.array[self._steps].tobytes()
         return found
+
+    def has_changed(self) -> bool:
+        """Tell whether the sample differs from that at first."""
+        return self._now() != self._sample
 
     def verify(self, task: Task) -> None:
         """Raise InputMutated if the array has changed, on behalf of a task that read it."""
-        if self._now() == self._sample:
+        if not self.has_changed():
             return
-        array, name = self._array, task_name(task)
+        array, name = self.array, task_name(task)
         raise InputMutated(
             f"the program wrote into an array that {name} reads ({array.dtype}, shape "
             f"{array.shape}) after the call was started and before it had ended, so its result "
@@ -71,7 +76,7 @@ def snapshot(plan: Plan) -> tuple[Plan, Watches]:
 
     The watches of an array are those of the tasks that read it, by their numbers.
     """
-    taken = _Taken()
+    taken = Taken()
     tasks: list[Task] | None = None
     for i, task in enumerate(plan.tasks):
         bind, args = task._bind, task._args
@@ -102,8 +107,8 @@ def verify(watches: Watches, i: int, task: Task) -> None:
         watch.verify(task)
 
 
-class _Taken:
-    """What has been copied for one run: each array, frame and buffer once."""
+class Taken:
+    """What has been copied for one run, or an expression: each array, frame and buffer once."""
 
     def __init__(self) -> None:
         self.all: Watches = {}

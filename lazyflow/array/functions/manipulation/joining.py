@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.functions.arguments import (
     NUMBERS,
@@ -24,11 +25,11 @@ from lazyflow.array.functions.manipulation.axes import (
     expand_dims,
 )
 from lazyflow.array.functions.manipulation.shaping import ravel
-from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.joined import concatenated
 from lazyflow.array.nodes.moments import axis_of
+from lazyflow.array.nodes.rechunking import rechunk
 
 
 def concatenate(
@@ -47,7 +48,9 @@ def concatenate(
     parts = _several(arrays, "need at least one array to concatenate")
     ndim = _ndim_of(parts)
     axis = axis_of(axis, ndim)
-    parts = [x if isinstance(x, Array) else from_array(x, {axis: "auto"}) for x in parts]
+    parts = [
+        x if x is given else _in_chunks(x, axis) for x, given in zip(parts, arrays, strict=True)
+    ]
     _check_lengths(parts, axis)
     nodes = _in_one_dtype(parts, dtype, casting)
     made = concatenated(nodes, axis)
@@ -63,18 +66,18 @@ def _of_numbers(arrays: Any) -> Any:
 
 
 def _several(arrays: Any, words: str) -> list[Any]:
-    """Return arrays and NumPy arrays of what was given."""
+    """Return arrays of what was given."""
     if not isinstance(arrays, Array) and not isinstance(arrays, Sequence | np.ndarray):
         raise TypeError(f"arrays to join must be given as a list or tuple; got {arrays!r:.100}")
-    found = [x if isinstance(x, Array) else _memory(x) for x in arrays]
+    found = [as_array(x) for x in arrays]
     if not found:
         raise ValueError(words)
     return found
 
 
-def _memory(x: Any) -> Any:
-    node = as_node(x)
-    return node.array if hasattr(node, "array") else Array(node)
+def _in_chunks(x: Array, axis: int) -> Array:
+    chunks = normalize_chunks({axis: "auto"}, x.shape, None, x.dtype)
+    return Array(rechunk(x.expr, chunks)) if x.expr.free else x
 
 
 def _ndim_of(parts: list[Any]) -> int:
