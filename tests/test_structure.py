@@ -1,4 +1,4 @@
-"""Small files, short functions, few modules a folder, one class of a name: easy to walk."""
+"""Files that are read in one sitting, short functions, few modules a folder, one class of a name: easy to walk."""
 
 import ast
 from collections import Counter
@@ -27,8 +27,9 @@ def own_lines(function):
     return lines
 
 
-def test_no_file_has_more_than_400_lines():
-    assert {str(p): n for p, text in FILES.items() if (n := text.count("\n")) > 400} == {}
+def test_no_file_has_more_than_900_lines():
+    """What is read together stays together: a limit of 400 cut one matter into several files."""
+    assert {str(p): n for p, text in FILES.items() if (n := text.count("\n")) > 900} == {}
 
 
 def test_no_function_has_more_than_50_lines():

@@ -21,7 +21,6 @@ from typing import Any, TextIO
 
 from lazyflow.api.runs import always_observers, observers
 from lazyflow.api.works import WatchedWork
-from lazyflow.diagnostics.quiet_file import QuietFile
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
@@ -337,7 +336,7 @@ class ProgressBar(ProgramObserver):
             self._drawing = _Drawing(
                 partial(
                     self._bar_class, desc=description, unit=unit,
-                    file=None if file is None else QuietFile(file), mininterval=0,
+                    file=None if file is None else _QuietFile(file), mininterval=0,
                     leave=True,
                 )
             )
@@ -377,3 +376,43 @@ class ProgressBar(ProgramObserver):
                 self._clear()  # or the end of the block would draw it again
         if self._closed is not None:  # by this thread, or just now by another one
             self._closed.wait()
+
+
+class _QuietFile:
+    """A file for tqdm, whose errors are logged once, and after which nothing is written.
+
+    tqdm writes with the lock taken that all bars of the program share, and lets an error pass
+    without giving it back: every later bar would wait for ever.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._failed = False
+
+    def __eq__(self, other: object) -> bool:  # tqdm asks whether it is standard error
+        return self._file is other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(self._file, name)
+        except Exception as error:
+            raise AttributeError(name) from error
+
+    def write(self, text: str) -> None:
+        self._try(lambda: self._file.write(text))
+
+    def flush(self) -> None:
+        self._try(lambda: self._file.flush())
+
+    def _try(self, function: Callable[[], Any]) -> None:
+        if self._failed:
+            return
+        try:
+            function()
+        except Exception:
+            self._failed = True
+            logging.getLogger("lazyflow").exception(
+                "a progress bar can't be written, and is given up; results are not affected"
+            )
