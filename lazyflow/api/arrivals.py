@@ -197,10 +197,16 @@ class as_completed:
 
     def _wait(self) -> None:
         gate = self._gate()
-        first = list(islice(self._left.values(), 1))  # of all: slow
-        behind = parts_of([item for item, _ in first])
-        if not wait_for([gate], timeout=self._time(), behind=behind):
+        if not wait_for([gate], timeout=self._time(), behind=parts_of(self._one_left())):
             self._check_time()
+
+    def _one_left(self) -> list[Any]:
+        """Return one that is left, for its engine to be watched: of all that would be slow."""
+        while True:
+            try:
+                return [item for item, _ in islice(self._left.values(), 1)]
+            except RuntimeError:  # another thread took one between two steps of this
+                pass
 
     # -- as an iterator ---------------------------------------------------------------------
 
