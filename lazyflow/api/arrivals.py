@@ -15,13 +15,17 @@ from lazyflow.schedulers.core.future import TaskFuture, timed_out, wait_for
 
 __all__ = ["as_completed"]
 
+_NONE: Any = object()  #: stands for a future, where none is done
+
 
 class as_completed:
     """Yield futures and persisted values in the order in which they are done.
 
     More may be added meanwhile.
 
-    Iterate with ``for`` or with ``async for``, which does not block the event loop.
+    Iterate with ``for`` or with ``async for``, which does not block the event loop. Several threads
+    or coroutines may iterate over one: each future goes to one of them, and all end when none is
+    left.
 
     Parameters
     ----------
@@ -59,7 +63,7 @@ class as_completed:
         self._deadline = None if timeout is None else monotonic() + timeout
         self._left: dict[int, tuple[Any, TaskFuture]] = {}  # by id: each once
         self._done: deque[int] = deque()
-        self._gates: list[TaskFuture] = []  # of waiting iterations; popped, then set
+        self._gates: list[TaskFuture] = []  # of waiting iterations: all are woken at each event
         self.update(fs)
 
     # -- what it is made of -----------------------------------------------------------------
@@ -141,6 +145,7 @@ class as_completed:
         """
         self._left.clear()
         self._done.clear()
+        self._wake()
 
     # -- waiting ----------------------------------------------------------------------------
 
@@ -149,19 +154,23 @@ class as_completed:
         if known is None or known[1] is not whole:  # cleared meanwhile
             return
         self._done.append(key)
-        try:
-            gate = self._gates.pop()
-        except IndexError:
-            return
-        gate.set_value(None)
+        self._wake()
 
-    def _gate(self) -> TaskFuture | None:
-        """Return a future that is done when the next one is; None: one is done already."""
+    def _wake(self) -> None:
+        """Let all that wait look again: one of them gets what has come, or there is no more."""
+        while self._gates:
+            try:
+                gate = self._gates.pop()
+            except IndexError:  # another thread wakes them
+                return
+            gate.set_value(None)
+
+    def _gate(self) -> TaskFuture:
+        """Return a future that is done when it is worth while to look again."""
         gate = TaskFuture("the next one", None)
         self._gates.append(gate)
-        if self._done:  # it may have come before the gate was there
-            self._gates.clear()
-            return None
+        if self._done or not self._left:  # that may have come before the gate was there
+            self._wake()
         return gate
 
     def _time(self) -> float | None:
@@ -171,19 +180,33 @@ class as_completed:
     def _check_time(self) -> None:
         if not self._done:
             assert self._timeout is not None
-            raise timed_out([f.name for _, f in self._left.values()], self._timeout, [])
+            names = [f.name for _, f in list(self._left.values())]
+            raise timed_out(names, self._timeout, [])
 
     def _take(self) -> Any:
-        return self._left.pop(self._done.popleft())[0]
+        """Return one that is done, which nobody else gets; `_NONE` if there is none."""
+        known = None
+        while known is None:  # what was cleared meanwhile is not left
+            try:
+                known = self._left.pop(self._done.popleft(), None)
+            except IndexError:
+                return _NONE
+        if not self._left:
+            self._wake()  # those that wait for more
+        return known[0]
 
     def _wait(self) -> None:
-        while not self._done:
-            gate = self._gate()
-            if gate is None:
-                return
-            behind = parts_of([item for item, _ in islice(self._left.values(), 1)])  # of all: slow
-            if not wait_for([gate], timeout=self._time(), behind=behind):
-                self._check_time()
+        gate = self._gate()
+        if not wait_for([gate], timeout=self._time(), behind=parts_of(self._one_left())):
+            self._check_time()
+
+    def _one_left(self) -> list[Any]:
+        """Return one that is left, for its engine to be watched: of all that would be slow."""
+        while True:
+            try:
+                return [item for item, _ in islice(self._left.values(), 1)]
+            except RuntimeError:  # another thread took one between two steps of this
+                pass
 
     # -- as an iterator ---------------------------------------------------------------------
 
@@ -191,13 +214,16 @@ class as_completed:
         return self
 
     def __next__(self) -> Any:
-        if not self._left:
-            raise StopIteration
-        try:
-            self._wait()
-        except KeyboardInterrupt as error:
-            raise interrupted(error) from None
-        item = self._take()
+        while (item := self._take()) is _NONE:
+            if not self._left:
+                raise StopIteration
+            try:
+                self._wait()
+            except KeyboardInterrupt as error:
+                raise interrupted(error) from None
+        return self._shown(item)
+
+    def _shown(self, item: Any) -> Any:
         return (item, compute(item)[0]) if self._with_results else item
 
     def next_batch(self, block: bool = True) -> list[Any]:
@@ -210,9 +236,11 @@ class as_completed:
         >>> len(ended.next_batch()), ended.next_batch(block=False)
         (2, [])
         """
-        found = [next(self)] if block and not self._done else []
-        while self._done:
-            found.append(next(self))
+        found = []
+        while (item := self._take()) is not _NONE:
+            found.append(self._shown(item))
+        if block and not found:
+            found = [next(self), *self.next_batch(block=False)]
         return found
 
     def batches(self) -> Iterator[list[Any]]:
@@ -225,7 +253,11 @@ class as_completed:
         [2]
         """
         while self._left:
-            yield self.next_batch()
+            try:
+                batch = self.next_batch()
+            except StopIteration:  # others took the last ones
+                return
+            yield batch
 
     def __aiter__(self) -> AsyncIterator[Any]:
         return self
@@ -233,15 +265,11 @@ class as_completed:
     async def __anext__(self) -> Any:
         import asyncio
 
-        if not self._left:
-            raise StopAsyncIteration
-        while not self._done:
-            gate = self._gate()
-            if gate is None:
-                break
+        while (item := self._take()) is _NONE:
+            if not self._left:
+                raise StopAsyncIteration
             try:
-                await asyncio.wait_for(woken_by(gate), self._time())
+                await asyncio.wait_for(woken_by(self._gate()), self._time())
             except TimeoutError:
                 self._check_time()
-        item = self._take()
         return (item, await item) if self._with_results else item
