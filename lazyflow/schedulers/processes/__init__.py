@@ -22,7 +22,9 @@ For its users:
   they log goes to the caller's handlers, with levels as they are when ``compute`` is called;
   filters of ``warnings`` hold for tasks, and what they warn of is shown or recorded by the caller.
 - A ``compute`` inside a task runs in its worker. Tasks see the caller's context variables,
-  ``numpy.errstate`` and working directory. BLAS, OpenMP and Numba threads are capped in workers.
+  ``numpy.errstate`` and working directory. At each compute workers take over what the caller has
+  changed of ``os.environ`` and of the recursion limit. BLAS, OpenMP and Numba threads are capped
+  in workers.
 - Workers have the user's modules (those that are not installed) as the caller has them: when one is
   reloaded, by ``importlib.reload`` or ``%autoreload 2``, they do the same before the next
   ``compute``, and that is said once. A module that was edited and not reloaded, so that a new
@@ -32,7 +34,8 @@ For its users:
 The modules:
 
 `scheduler.py` starts, awaits, abandons and ends; `protocol.py` says what the parent and a worker
-send each other, `channel.py` carries it; `notices.py`: logging and warnings, as configured here.
+send each other, `channel.py` carries it; `notices.py`: logging and warnings, as configured
+here; `surroundings.py`: environment variables and the recursion limit.
 What both sides share with other wires is in ``schedulers/remote/``: calls, task stubs, the
 caller's environment, and versions of the user's modules.
 

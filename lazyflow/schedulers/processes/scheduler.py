@@ -27,6 +27,7 @@ from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.parent.job_builder import NewJob
 from lazyflow.schedulers.processes.parent.pool_value import put
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
+from lazyflow.schedulers.processes.surroundings import surroundings
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.versions import versions
 
@@ -59,6 +60,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         if versions.look() != run.driver.reloads:
             _say_reloads(run.driver)
         notices.look()
+        surroundings.look()
         if run.driver.copies.advice:
             _advise(run.driver)
         run.environment = run.context.copy().run(environment.packed)

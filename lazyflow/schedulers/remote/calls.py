@@ -31,8 +31,8 @@ TIMED = 64  # of an actor: the outcome ends with its `CallTimes`
 SPECIAL = 32  # extra[1] is the options that only few tasks have
 
 #: These stand in the place of a flight's number, before versions of modules, settings, a worker's
-#: notices, or the name of something that a worker keeps and the program has dropped.
-FOLLOW, CONFIGURE, NOTICES, DROP = -1, -2, -3, -4
+#: notices, the name of something that a worker keeps and the program has dropped, or surroundings.
+FOLLOW, CONFIGURE, NOTICES, DROP, SURROUND = -1, -2, -3, -4, -5
 
 #: The first item of other messages to the process of an actor: the kind of the message.
 MAKE, CALLS, ARENAS = range(3)

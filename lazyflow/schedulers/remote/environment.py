@@ -27,10 +27,7 @@ _packed: dict[tuple[Any, ...], bytes] = {}  # without variables: few differ
 def packed() -> bytes:
     """Return the environment of the calling thread, as bytes."""
     settings = {name: value for name, value in config.values().items() if type(value) in _PLAIN}
-    try:
-        directory = os.getcwd()
-    except OSError:  # it was removed
-        directory = None
+    directory = _directory()
     numpy: Any = sys.modules.get("numpy")
     errstate = numpy.geterr() if hasattr(numpy, "geterr") else _ERRSTATE
     variables = []
@@ -52,6 +49,13 @@ def packed() -> bytes:
     return pickle.dumps((directory, settings, errstate, precision, _pickled(variables)))
 
 
+def _directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return None
+
+
 def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
     from lazyflow.store.pickling.serialize import Unpicklable, encode
 
@@ -69,8 +73,8 @@ def enter(data: bytes) -> None:
     """Set the environment, inside the context in which the run's tasks are called."""
     directory, settings, errstate, precision, variables = pickle.loads(data)
     config.set(settings).__enter__()
-    with suppress(OSError):
-        if directory is not None and os.getcwd() != directory:
+    if directory is not None and directory != _directory():
+        with suppress(OSError):
             os.chdir(directory)
     if errstate != _ERRSTATE:
         import numpy

@@ -31,6 +31,7 @@ from lazyflow.schedulers.processes.parent.packing import unsendable
 from lazyflow.schedulers.processes.parent.pool_value import PoolValue, held_node, not_here
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import SKIP
+from lazyflow.schedulers.processes.surroundings import surroundings
 from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short
 from lazyflow.schedulers.remote.task_stub import name_only
 from lazyflow.schedulers.remote.versions import versions
@@ -102,6 +103,7 @@ class ProcessPort:
     def look(self) -> None:
         versions.look()
         notices.look()
+        surroundings.look()
 
     # -- values -----------------------------------------------------------------------------
 

@@ -52,19 +52,20 @@ main.main(*fds[:3], settings)
 
 #: Each library has its own name for how many threads it starts.
 _THREADS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
+    b"OMP_NUM_THREADS",
+    b"OPENBLAS_NUM_THREADS",
+    b"MKL_NUM_THREADS",
+    b"BLIS_NUM_THREADS",
+    b"VECLIB_MAXIMUM_THREADS",
+    b"NUMEXPR_NUM_THREADS",
+    b"NUMBA_NUM_THREADS",
 )
 
 
-def _environment(workers: int) -> dict[str, str]:
-    each = str(max(1, config.cpu_count() // workers))
-    return dict.fromkeys(_THREADS, each) | dict(os.environ)
+def _environment(variables: dict[Any, Any], workers: int) -> dict[bytes, bytes]:
+    each = b"%d" % max(1, config.cpu_count() // workers)
+    caller = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
+    return dict.fromkeys(_THREADS, each) | caller
 
 
 def _pair(ours: ExitStack, theirs: ExitStack) -> tuple[socket.socket, int]:
@@ -132,7 +133,9 @@ class Process:
         A descriptor that becomes readable when the process ends.
     """
 
-    def __init__(self, settings: dict[str, Any], workers: int) -> None:
+    def __init__(
+        self, settings: dict[str, Any], variables: dict[Any, Any], workers: int
+    ) -> None:
         fill_standard_streams()
         with ExitStack() as ours, ExitStack() as theirs:
             self.flights, flights = _pair(ours, theirs)
@@ -158,7 +161,7 @@ class Process:
                 pass_fds=inherited,
                 start_new_session=True,
                 cwd=_directory(),
-                env=_environment(workers),
+                env=_environment(variables, workers),
             )
             self.pid = popen.pid
             popen.returncode = 0  # it is reaped here; its `__del__` would look after it, too

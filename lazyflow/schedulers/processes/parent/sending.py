@@ -20,6 +20,7 @@ from lazyflow.schedulers.processes.parent.remote_run import (
 )
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import FlightMessage
+from lazyflow.schedulers.processes.surroundings import surroundings
 from lazyflow.schedulers.remote.calls import (
     ARENAS,
     CONFIGURE,
@@ -27,6 +28,7 @@ from lazyflow.schedulers.remote.calls import (
     FOLLOW,
     SMALL,
     SPECIAL,
+    SURROUND,
     WANT,
     Record,
     packed_call,
@@ -93,13 +95,17 @@ class Sender:
         self._send(member, tasks, flight.forget, old_runs)
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:
-        """Send a worker what has changed of the caller's modules and settings."""
+        """Send a worker what has changed of the caller's modules, settings and surroundings."""
         if member.versions != versions.current.number:
             self._put(member, (FOLLOW, self._versions_for(member)), [])
         settings = notices.settings
         if member.settings != settings[0]:
             member.settings = settings[0]
             self._put(member, (CONFIGURE, settings), [])
+        now, told = surroundings.current, member.surroundings
+        if now is not told:
+            member.surroundings = now
+            self._put(member, (SURROUND, now.since(told)), [])
 
     def _versions_for(self, member: WorkerHandle) -> tuple[Any, ...]:
         """Return which versions of the caller's modules a worker is to have."""

@@ -13,6 +13,7 @@ from lazyflow.schedulers.processes.channel import Incoming, Outgoing
 from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
 from lazyflow.schedulers.processes.parent.launch import Process
 from lazyflow.schedulers.processes.parent.remote_run import ProcessInside, RemoteRun
+from lazyflow.schedulers.processes.surroundings import surroundings
 
 _CONTEXTS = 32  # runs whose environment a worker keeps
 _AT_ONCE = 1 << 16  # bytes of what it prints
@@ -86,7 +87,9 @@ class WorkerHandle:
 
     def __init__(self, worker: WorkerRecord, settings: dict[str, Any], workers: int) -> None:
         self.worker = worker
-        self.process = Process(settings, workers)
+        #: The caller's, as it was told of them last.
+        self.surroundings = surroundings.current._replace(limit=0)
+        self.process = Process(settings, self.surroundings.variables, workers)
         self.answers = Incoming(self.process.flights)
         self.notes = Incoming(self.process.requests)
         self.outgoing = Outgoing(self.process.flights)

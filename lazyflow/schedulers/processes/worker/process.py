@@ -16,9 +16,10 @@ from typing import Any
 
 from lazyflow.schedulers.core.task_resources import drop
 from lazyflow.schedulers.processes.channel import Incoming, send
+from lazyflow.schedulers.processes.surroundings import take_over
 from lazyflow.schedulers.processes.worker.following import Follower
 from lazyflow.schedulers.processes.worker.reporting import Reporter
-from lazyflow.schedulers.remote.calls import DROP, FOLLOW, NOTICES
+from lazyflow.schedulers.remote.calls import DROP, FOLLOW, NOTICES, SURROUND
 from lazyflow.store.memory import lent
 from lazyflow.store.memory.shared import Arenas, Mappings
 from lazyflow.store.pickling.serialize import encode
@@ -80,6 +81,8 @@ class WorkerProcess(ABC):
             self.follower.follow(content)
         elif kind == DROP:
             drop(content)
+        elif kind == SURROUND:
+            take_over(*content)
         else:
             self.reporter.configure(content)
 
