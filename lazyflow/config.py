@@ -10,6 +10,8 @@ check_mutation     False       compare the inputs of every task before and after
 max_runs_ahead     16          unfinished `persist` calls of one thread before the next one waits
 max_pending_calls  10000       pending calls of an actor before the caller of the next one sleeps
 crash_retries      2           runs of a task after deaths of the workers that ran it
+exit_timeout       None        seconds for which the end of the program waits for submitted calls,
+                               and calls of actors, that are not done; None: until they are
 group_memory       0.25        share of the memory of a cluster's worker that a group of tasks may
                                hold at once; what holds more runs as tasks of their own
 ray_options        None        a dict of options that Ray's tasks and actors get as they are:
@@ -90,6 +92,23 @@ def _whole(name: str, default: int | None, low: int) -> _Key:
     return _Key(default, check, parse)
 
 
+def _seconds(name: str) -> _Key:
+    def check(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+            raise ValueError(f"{name} must be seconds, 0 or more, or None; got {value!r}")
+        return value
+
+    def parse(text: str) -> Any:
+        try:
+            return check(float(text))
+        except ValueError:
+            raise LookupError from None
+
+    return _Key(None, check, parse)
+
+
 def _share(name: str, default: float) -> _Key:
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
@@ -163,6 +182,7 @@ _KEYS: dict[str, _Key] = {
     "max_runs_ahead": _whole("max_runs_ahead", 16, 1),
     "max_pending_calls": _whole("max_pending_calls", 10_000, 1),
     "crash_retries": _whole("crash_retries", 2, 0),
+    "exit_timeout": _seconds("exit_timeout"),
     "group_memory": _share("group_memory", 0.25),
     "ray_options": _Key(None, _ray_options, _as_given),
     "share_from": _whole("share_from", 1 << 16, 1),

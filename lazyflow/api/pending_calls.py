@@ -16,6 +16,7 @@ from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.core.unfinished import unfinished
 
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -55,9 +56,11 @@ class PendingCalls:
     def add(self, future: TaskFuture) -> None:
         """Count a call as pending until its future is done."""
         self._calls.append(None)
+        unfinished.add(future)
         future.add_callback(self._ended)
 
-    def _ended(self, _: TaskFuture) -> None:
+    def _ended(self, future: TaskFuture) -> None:
+        unfinished.discard(future)
         self._calls.pop()
         if self._sleepers:
             left = len(self._calls)

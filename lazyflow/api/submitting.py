@@ -20,11 +20,9 @@ from lazyflow.graph.task import HELD, Task, function_name
 from lazyflow.schedulers.core.base import Puts, provides
 from lazyflow.schedulers.core.errors.failures import summary
 from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.unfinished import unfinished
 
 __all__ = ["map", "put", "submit"]
-
-#: Submitted tasks run even when their futures are dropped, and a run holds its futures weakly.
-_unfinished: set[TaskFuture] = set()
 
 
 def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
@@ -33,8 +31,8 @@ def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
     futures = []
     for inner, task in zip(inners, tasks, strict=True):
         if not inner.done():
-            _unfinished.add(inner)
-            inner.add_callback(_unfinished.discard)
+            unfinished.add(inner)  # a run holds its futures weakly
+            inner.add_callback(unfinished.discard)
         future = Future(inner, new_leaf(Delayed, HELD, inner, made_at=task))
         remember(inner, task, future)
         futures.append(future)
@@ -43,6 +41,9 @@ def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
 
 def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function in the background, now, and return the future of its result.
+
+    It is done even if nobody asks for the result: the end of the program waits for it, at most
+    for the seconds of ``config.exit_timeout``.
 
     The scheduler is `config`'s (``with lazyflow.config.set(scheduler="processes")``), else the one
     where the futures among the arguments live, else threads.

@@ -26,8 +26,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lazyflow.graph.options import scheduling_options
+
 if TYPE_CHECKING:
-    from lazyflow.graph.options import Options
     from lazyflow.graph.plan import Plan
 
 _FEW = 8  # results of others that a subtree may need, all held until it starts; a guess
@@ -97,16 +98,7 @@ def clusters(
     >>> clusters(plan, tasks, one, one, Limits(seconds=4.0, packed=0.5, held=2.0))
     [[0, 1], [2], [4], [5], [3], [6], [7]]
     """
-    sets = frozenset(shown), frozenset(apart), frozenset(alone)
-    return _Grouping(plan, todo, cost, size, limits, *sets).groups()
-
-
-def scheduling_options(options: Options) -> Any:
-    """Return the options that tasks of one group share and the engine needs, None without any."""
-    once, workers = options.crash_retries, options.workers
-    if not options.priority and not options.resources and workers is None and once is None:
-        return None
-    return options.priority, tuple(sorted((options.resources or {}).items())), workers, once
+    return _Grouping(plan, todo, cost, size, limits, shown, apart, alone).groups()
 
 
 class _Grouping:
@@ -137,9 +129,9 @@ class _Grouping:
         cost: Callable[[int], float | None],
         size: Callable[[int], float | None],
         limits: Limits,
-        shown: frozenset[int],
-        apart: frozenset[int],
-        alone: frozenset[int],
+        shown: Collection[int],
+        apart: Collection[int],
+        alone: Collection[int],
     ) -> None:
         self.plan = plan
         self.todo = todo
@@ -147,10 +139,10 @@ class _Grouping:
         self.size = {i: size(i) for i in todo}
         self.size_of_others = size
         self.limits = limits
-        self.shown = shown
+        self.shown = frozenset(shown)
         self.showing = set(shown)
-        self.apart = apart
-        self.alone = alone
+        self.apart = frozenset(apart)
+        self.alone = frozenset(alone)
         self.branching: set[int] = set()
         self.into: dict[int, int] = {}
         self.weight: dict[int, float | None] = {}
@@ -265,9 +257,8 @@ class _Grouping:
                 return False
         elif users != i:
             return False
-        if j in self.apart or (i in self.apart and j in self.showing):
-            return False
-        if j in self.alone or i in self.alone:
+        is_shown = i in self.apart and j in self.showing
+        if is_shown or j in self.apart or not self.alone.isdisjoint((i, j)):
             return False
         one, other = plan.tasks[j]._options, plan.tasks[i]._options
         return scheduling_options(one) == scheduling_options(other)

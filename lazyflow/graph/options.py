@@ -141,6 +141,14 @@ def check_options(
             raise ValueError("workers is empty, so no worker could run the task; leave it out")
 
 
+def scheduling_options(options: Options) -> Any:
+    """Return the options that tasks of one group share and the engine needs, None without any."""
+    once, workers = options.crash_retries, options.workers
+    if not options.priority and not options.resources and workers is None and once is None:
+        return None
+    return options.priority, tuple(sorted((options.resources or {}).items())), workers, once
+
+
 #: The options of a task for which none was given.
 DEFAULT = Options()
 _DEFAULTS = DEFAULT.given()

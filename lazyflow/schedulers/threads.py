@@ -247,10 +247,8 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     def _launch(self, me: _Thread) -> None:
         try:
             me.thread.start()
-        except RuntimeError:
-            with self._lock:
-                self._threads.discard(me)
-            me.ended.set()
+        except RuntimeError:  # no more are to be had, or Python is ending: this one is there
+            self._serve(me)
 
     def _ask_to_leave(self, run: Run) -> bool:
         """Have threads leave less urgent runs after their tasks; tells whether one was asked."""

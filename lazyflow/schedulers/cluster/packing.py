@@ -12,15 +12,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from lazyflow.errors import InputMutated
-from lazyflow.graph.grouping import scheduling_options
 from lazyflow.graph.kinds import ARRAY, kinds
+from lazyflow.graph.options import scheduling_options
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, Task, place
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.group_queue import GroupQueue
 from lazyflow.schedulers.cluster.naming import group_name
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
-from lazyflow.schedulers.cluster.results import Put
+from lazyflow.schedulers.cluster.results import EngineResult, Put
 from lazyflow.schedulers.cluster.task_group import TaskGroup
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
@@ -81,6 +81,13 @@ class RunValues:
                 self.leaves[i] = value
             if error is not None:
                 yield i, error
+
+    def lost(self, plan: Plan, members: Iterable[int]) -> Iterator[tuple[int, Task]]:
+        """Yield leaves that some tasks read and the engine has lost, with what made them."""
+        for j in [j for i in members for j in plan.inputs[i] or ()]:
+            value = self.leaves.get(j)
+            if type(value) is EngineResult and self._engine.is_lost(value.handle):
+                yield j, value.task
 
     def put(self, value: Any) -> Put:
         """Return the put value of a large literal, one for this run."""

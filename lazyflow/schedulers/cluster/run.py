@@ -19,7 +19,8 @@ from lazyflow.schedulers.cluster.events import tell_observers
 from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
 from lazyflow.schedulers.cluster.pending import MOST_NAMES, pending_tasks
-from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
+from lazyflow.schedulers.cluster.results import EngineResult, Put, gone, lost_for_good
+from lazyflow.schedulers.cluster.suspects import Suspects
 from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
 from lazyflow.schedulers.cluster.work import GroupReport
 from lazyflow.schedulers.core.base import Request
@@ -51,9 +52,7 @@ class EngineRun(Lifecycle):
     wanted
         Tasks whose results the caller waits for.
     suspects
-        Tasks whose worker died; each is run alone, to find the one that ends workers.
-    spent
-        How many runs these have had, at the most.
+        Tasks whose worker died.
     errors
         Errors of tasks, by number.
     """
@@ -68,8 +67,7 @@ class EngineRun(Lifecycle):
             plan, engine, self.failed, limit, self.inputs.leaves, config.get("crash_retries"))
         self.under_way: dict[int, TaskGroup] = {}
         self.wanted: set[int] = set()
-        self.suspects: set[int] = set()
-        self.spent: dict[int, int] = {}
+        self.suspects = Suspects(self.queue)
         self.errors: dict[int, BaseException] = {}
 
     # -- the beginning ----------------------------------------------------------------------
@@ -135,7 +133,7 @@ class EngineRun(Lifecycle):
         """Submit the groups that may go now."""
         if self.over:
             return
-        if self.suspects:
+        if self.suspects.tasks:
             self._try_suspect()
             return
         most = self.queue.most_under_way()
@@ -228,7 +226,7 @@ class EngineRun(Lifecycle):
                 kept.handle = None
         if self.over:
             return
-        if not self.suspects and self.queue.is_worth_regrouping():
+        if not self.suspects.tasks and self.queue.is_worth_regrouping():
             self._regroup()
         self.submit()
 
@@ -273,18 +271,20 @@ class EngineRun(Lifecycle):
             self.cancel(lost_for_good(names, group.tries, error))
             return
         group.forget_puts()
-        self._fail_leaves(group, error)
+        for j, task in self.inputs.lost(self.plan, group.members):
+            if j not in self.failed:  # a result of an earlier run
+                self.note_failure(j, gone(task, error))
         if group.is_counted:
-            group.runs -= self.engine.begun(group)
+            self.suspects.charge(group, self.engine.begun(group))
         for other in self.queue.needed(group):
             if other.done and any(self.engine.is_lost(k.handle) for k in other.kept() if k.uses):
                 self._make_again(other, error)
         if self.stop:
             return
-        if group.runs:
-            self.queue.take_back(group)
-        else:
+        if self.suspects.is_guilty(group):
             self._give_up_on(group, error)
+        else:
+            self.queue.take_back(group)
         self.submit()
 
     def _make_again(self, group: TaskGroup, error: BaseException) -> None:
@@ -296,44 +296,22 @@ class EngineRun(Lifecycle):
         else:
             self.note_failure(i, gone(self.plan.tasks[i], error))
 
-    def _fail_leaves(self, group: TaskGroup, error: BaseException) -> None:
-        """Fail the results of earlier runs that a group needs and the engine has lost."""
-        for i in group.members:
-            for j in self.plan.inputs[i] or ():
-                value = self.inputs.leaves.get(j)
-                if (
-                    type(value) is EngineResult and j not in self.failed
-                    and self.engine.is_lost(value.handle)
-                ):
-                    self.note_failure(j, gone(value.task, error))
-
     def died(self, group: TaskGroup, error: BaseException, runs: int) -> None:
-        """Run the tasks of a group alone, one after the other, since workers died over it.
-
-        It had so many runs, or none if it is still to get what it needs.
-        """
+        """Run the tasks of a group alone, one after the other: workers died over so many runs."""
         if self.over or group.number not in self.under_way:
             return
         del self.under_way[group.number]
         group.release()
-        if all(other.done for other in self.queue.needed(group)):
-            for i in group.members:
-                self.spent[i] = self.spent.get(i, 0) + runs
-        if group.is_counted and not self._runs_left(group.members[0]):
+        self.suspects.charge(group, runs)
+        if self.suspects.is_guilty(group):
             self._give_up_on(group, error)
         else:
-            self.queue.todo.update(group.members)
-            self.suspects.update(group.members)
+            self.suspects.add(group)
         self.submit()
 
-    def _runs_left(self, i: int) -> int:
-        return self.queue.crash_retries_of(i) + 1 - self.spent.get(i, 0)
-
     def _give_up_on(self, group: TaskGroup, error: BaseException) -> None:
-        (i,) = group.members
         group.done = True
-        runs = self.queue.crash_retries_of(i) + 1
-        self._fail_task(i, died_alone(self.plan.tasks[i], runs, error))
+        self._fail_task(group.members[0], self.suspects.error_of(group, error))
 
     def refused(self, group: TaskGroup, error: BaseException, is_cause: bool) -> None:
         """Fail a task whose inputs no worker can hold; submit again a group that waited for one."""
@@ -356,16 +334,11 @@ class EngineRun(Lifecycle):
         """Run one of the suspects, once nothing else of the run is under way."""
         if self.under_way:
             return
-        first = min(self.suspects)
-        self.suspects.remove(first)
-        submissions: list[Submission] = []
-        if first in self.queue.todo:
-            group = self.queue.group_of[first] = TaskGroup(self.plan, [first], 0)
-            group.runs = self._runs_left(first)
-            submissions = self._packed(group)
+        group = self.suspects.pop()
+        submissions = [] if group is None else self._packed(group)
         if submissions:
             self.engine.submit(submissions)
-        if not self.suspects:
+        if not self.suspects.tasks:
             self._regroup()
         if not submissions:
             self.submit()

@@ -18,6 +18,7 @@ The modules, in reading order:
     task_resources.py    what a task has in use, and gives back when it ends
     event.py             what threads sleep at, so that Ctrl-C always wakes them
     future.py            a handle on a value that exists or will
+    unfinished.py        submitted work, which the end of the program finishes
     end_of_python.py     how a scheduler ends with the interpreter
     errors/              notes on exceptions, and their way to another process
 """

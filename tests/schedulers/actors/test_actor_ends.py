@@ -81,6 +81,7 @@ def test_a_running_call_is_named_at_the_end_of_the_program() -> None:
     script = f"""
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # before there are other threads
 {ACTORS}
+lazyflow.config.set(exit_timeout=0)
 a = Sleeper()
 f, g = a.sleep(), a.add(1)
 signal.sigwait([signal.SIGUSR1])
@@ -90,6 +91,7 @@ signal.sigwait([signal.SIGUSR1])
         program.signal(signal.SIGUSR1)
         code, _, err = program.end()
         assert code == 0
+        assert "exit_timeout=0 passed: 2 calls, " in err
         assert "still running when Python ended: Sleeper.sleep, made at" in err
         assert program.leaves_nothing(GONE)
 

@@ -17,8 +17,7 @@ from dask._task_spec import TaskRef
 
 from lazyflow.departures import LastCall
 from lazyflow.errors import SchedulerLost, WorkerDied
-from lazyflow.graph.grouping import scheduling_options
-from lazyflow.graph.options import Options
+from lazyflow.graph.options import Options, scheduling_options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.dask.actors import DaskLink
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState, lost

@@ -18,6 +18,7 @@ from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 from lazyflow.schedulers.cluster.dask.local import started
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.core.base import ReportsInfo
+from lazyflow.schedulers.core.unfinished import finish
 
 _engines: WeakTable[Any, DaskEngine] = WeakTable()
 _lock = threading.Lock()
@@ -140,6 +141,7 @@ def _living() -> list[DaskEngine]:
 
 
 def _before_executors_end() -> None:
+    finish()  # this module is the later one, and its hook comes first
     for scheduler in tuple(_made.living()):
         scheduler.shutdown()
     for engine in _living():

@@ -46,9 +46,13 @@ class PackingDriver(Protocol):
 
 def begin(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None]) -> None:
     """Have nodes of one job packed; `packed`, see `ValueTable`, is posted for some at a time."""
-    threading.Thread(
-        target=_pack_all, args=(driver, nodes, packed), name="lazyflow-packing", daemon=True
-    ).start()
+    details = driver, nodes, packed
+    try:
+        threading.Thread(
+            target=_pack_all, args=details, name="lazyflow-packing", daemon=True
+        ).start()
+    except RuntimeError:  # no more are to be had, or Python is ending
+        _pack_all(*details)
 
 
 def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None]) -> None:

@@ -1,0 +1,66 @@
+"""What was submitted and has not ended: the end of the program finishes it.
+
+So `concurrent.futures` does, and at the same moment, before its executors end: the threads that
+are there still run, but from Python 3.12 on no new ones start.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures.thread  # noqa: F401  # whose end comes after this one, as it is known first
+import os
+import sys
+import threading
+from collections import Counter
+from time import monotonic
+
+from lazyflow import config
+from lazyflow.schedulers.core.future import TaskFuture, wait_for
+
+_MOST_NAMES = 5  # in a message
+
+#: The futures of submitted calls and of calls of actors, until they are done.
+unfinished: set[TaskFuture] = set()
+
+
+def finish() -> None:
+    """Wait until nothing is unfinished, `exit_timeout` has passed, or Ctrl-C; tell what is dropped.
+
+    What runs meanwhile may submit more, which is waited for as well.
+    """
+    limit = config.get("exit_timeout")
+    deadline = None if limit is None else monotonic() + limit
+    why = f"since config.exit_timeout={limit} passed"
+    try:
+        if unfinished and getattr(sys, "last_type", None) is KeyboardInterrupt:
+            _say(f"{_shown()} submitted and not done: waiting for them; Ctrl-C drops them")
+        while unfinished:
+            left = None if deadline is None else max(0.0, deadline - monotonic())
+            if not wait_for(tuple(unfinished), timeout=left):
+                break
+    except KeyboardInterrupt:
+        why = "at Ctrl-C"
+    if unfinished:
+        _say(
+            f"dropped at the end of the program, {why}: {_shown()} submitted and not done. "
+            "Wait for them before it, by lazyflow.wait(futures), or raise exit_timeout."
+        )
+        for future in tuple(unfinished):
+            future.cancel()
+
+
+def _shown() -> str:
+    names = Counter([future.name for future in tuple(unfinished)])
+    shown = [f"{name} ({count})" for name, count in names.most_common(_MOST_NAMES)]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    total = names.total()
+    return f"{total} call{'s' * (total > 1)}, {', '.join(shown)}{more},"
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        print(f"lazyflow: {text}", file=sys.stderr)
+
+
+threading._register_atexit(finish)  # type: ignore[attr-defined]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=unfinished.clear)  # it is the parent's
