@@ -104,4 +104,5 @@ class _Finalizer:
 
 
 def assemble(finalizer: _Finalizer, values: list[Any]) -> Any:
+    """Return what the function of a collection makes of its computed values."""
     return finalizer.finalize(values)

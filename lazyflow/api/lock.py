@@ -66,8 +66,7 @@ class TaskLock:
                 if not gives_up_slot:
                     return
             with asleep():
-                while messages.get() is _GIVE_UP_SLOT:
-                    pass
+                _await_turn(messages)
         except BaseException:
             self._leave(me, messages)
             raise
@@ -127,3 +126,8 @@ class TaskLock:
                     return  # the lock was handed over just now
                 raise Deadlock("it is in use by a task that waits for what this task has in use")
             lock = _waits.get(holder)
+
+
+def _await_turn(messages: SimpleQueue[bool]) -> None:  # a loop beside `with`: see threads.py
+    while messages.get() is _GIVE_UP_SLOT:
+        pass

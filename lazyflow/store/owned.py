@@ -233,6 +233,7 @@ def _memories(part: Any, form: int) -> list[int]:
 
 
 def arrays_of(matrix: Any) -> list[Any]:
+    """Return the arrays that a sparse matrix consists of."""
     return [each for each in vars(matrix).values() if kinds[type(each)] == ARRAY]
 
 

@@ -185,6 +185,24 @@ class SharingContract(Part):
                 words = r"wrote into an array that (read|value) reads .float64, shape"
                 assert re.search(words, str(error))
 
+    @pytest.mark.parametrize("part", ["data", "indices", "indptr"])
+    def test_a_large_sparse_matrix_is_watched_in_all_its_parts(self, part: str) -> None:
+        sparse = pytest.importorskip("scipy.sparse")
+        matrix = sparse.csr_matrix(numpy.ones((10, 4000)))
+        values = getattr(matrix, part).tolist()
+
+        def read(matrix: Any, _: Any) -> Any:
+            return getattr(matrix, part).tolist()
+
+        with Gate() as gate:
+            future = self._in_background(read, matrix, gate, "submit")
+            getattr(matrix, part)[:] = 0
+            gate.open()
+            try:
+                assert self.compute(future, timeout=60) == values
+            except InputMutated:
+                assert not self.eager
+
     @pytest.mark.parametrize("size", [8, 100_000])
     def test_a_buffer_filled_again_in_a_loop_gives_no_wrong_value(self, size: int) -> None:
         buffer, futures = numpy.zeros(size), []

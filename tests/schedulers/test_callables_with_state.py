@@ -5,7 +5,6 @@ import operator
 import os
 import random
 import sys
-from itertools import count
 
 import numpy as np
 import pytest
@@ -100,6 +99,31 @@ def _array():
     return added
 
 
+def _array_of(make):
+    def holding():
+        values = make(np.zeros(3))
+
+        def added(k):
+            values[...] += k + 1
+            return np.asarray(values).tolist()
+
+        return added
+
+    return holding
+
+
+class Marked(np.ndarray):
+    pass
+
+
+def _marked(array):
+    return array.view(Marked)
+
+
+def _cached_closure():
+    return functools.lru_cache(_closure())
+
+
 def _drawn(generator, k):
     return generator.random()
 
@@ -113,9 +137,10 @@ def _counted_block(count, block):
 
 
 LEAVES = [
+    _array_of(np.ma.masked_array), _array_of(_marked), _cached_closure,
     Counter, lambda: Counter().add, _closure, _nonlocal, _nonlocal_inside, _default,
     _keyword_default, _attribute, _array, lambda: functools.partial(_appended, []),
-    lambda: functools.partial(_counted, count()),
+    lambda: functools.partial(_counted, iter(range(9))),
     lambda: functools.partial(_drawn, random.Random(1)),
     lambda: functools.partial(_drawn, np.random.default_rng(1)), lambda: {}.setdefault,
 ]
@@ -253,6 +278,7 @@ STATE = [
     [].append, {}.get, iter([1]).__next__, Counter(), Counter().add, _around_number([]),
     _around_number(([],)), _around_number(np.zeros(3)), functools.partial(len, []),
     functools.partial(len, key={}), functools.partial(_closure()), sys.stdout.write,
+    functools.lru_cache(_closure()), _around_number(np.ma.zeros(100_000)),
     _around_number(np.array([None])), _around_number(random.Random(1)), random.Random(1).random,
 ]
 

@@ -150,14 +150,18 @@ class _Taken:
         return value
 
     def _sparse(self, matrix: Any) -> Any:
-        arrays = arrays_of(matrix)
-        if sum(array.nbytes for array in arrays) > COPIED_UP_TO:
-            for array in arrays:
-                self._array(array)
-            return matrix
-        if id(matrix) not in self._known:
-            self._known[id(matrix)] = matrix.copy()
-        return self._known[id(matrix)]
+        known = self._known.get(id(matrix))
+        if known is None:
+            arrays = arrays_of(matrix)
+            if sum(array.nbytes for array in arrays) > COPIED_UP_TO:
+                known = [Watch(array) for array in arrays if _can_change(array)]
+            else:
+                known = matrix.copy()
+            self._known[id(matrix)] = known
+        if type(known) is not list:
+            return known
+        self.watches.extend(known)
+        return matrix
 
     def _array(self, array: Any) -> Any:
         known = self._known.get(id(array))

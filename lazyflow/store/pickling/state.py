@@ -13,6 +13,7 @@ from __future__ import annotations
 import dis
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from enum import Enum
@@ -153,7 +154,7 @@ def _of_ours(value: Any) -> Iterable[Any]:
 
 
 def _flat(values: Iterable[Any]) -> list[Any]:
-    """Return what is in lists and dicts of this library, besides arrays."""
+    """Return what is in lists and dicts of this library, besides plain arrays."""
     found, stack = [], list(values)
     while stack:
         each = stack.pop()
@@ -162,7 +163,7 @@ def _flat(values: Iterable[Any]) -> list[Any]:
             stack.extend(each)
         elif kind is dict:
             stack.extend(each.values())
-        elif kinds[kind] != ARRAY or each.dtype.hasobject:
+        elif not _is_plain[kind] or each.dtype.hasobject:
             found.append(each)
     return found
 
@@ -186,12 +187,13 @@ def _parts_of(cls: type) -> Parts:
         return _fixed
     if _is_ours(cls):
         return _of_ours
-    if kinds[cls] == ARRAY:
+    if _is_plain[cls]:
         return _of_array
     if root == "numpy" and not _OF_NUMPY.isdisjoint([each.__name__ for each in cls.__mro__]):
         return _fixed
-    if root == "numpy" and hasattr(cls, "dtype") and cls.__name__ not in ("void", "object_"):
-        return _fixed  # a number
+    is_number = hasattr(cls, "dtype") and kinds[cls] != ARRAY
+    if root == "numpy" and is_number and cls.__name__ not in ("void", "object_"):
+        return _fixed
     if root == "numba":
         return _fixed  # compiled, with its globals as they were
     if issubclass(cls, tuple) and getattr(cls, "__slots__", None) == () and hasattr(cls, "_fields"):
@@ -203,13 +205,16 @@ def _parts_of(cls: type) -> Parts:
     return _unknown
 
 
+#: Masks, files and other memory of subclasses stay open to writes where an array is not.
+_is_plain = TypeTable(lambda cls: kinds[cls] == ARRAY and cls is sys.modules["numpy"].ndarray)
+
 _OF_NUMPY = frozenset({"ufunc", "dtype", "_ArrayFunctionDispatcher", "_NoValueType"})
 
 _PARTS: dict[type, Parts] = {
     **dict.fromkeys(
         (
             type(...), type(NotImplemented), CodeType, range, re.Pattern, MethodDescriptorType,
-            WrapperDescriptorType, ClassMethodDescriptorType, ContextVar, type(lru_cache(len)),
+            WrapperDescriptorType, ClassMethodDescriptorType, ContextVar,
         ),
         _fixed,
     ),
@@ -220,6 +225,7 @@ _PARTS: dict[type, Parts] = {
         (operator.itemgetter, operator.attrgetter, operator.methodcaller),
         lambda value: value.__reduce__()[1],
     ),
+    type(lru_cache(len)): lambda value: (value.__wrapped__,),
     property: lambda value: (value.fget, value.fset, value.fdel),
     FunctionType: _of_function,
     BuiltinFunctionType: _of_builtin,

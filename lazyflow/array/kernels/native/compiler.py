@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -209,14 +209,8 @@ def wait_compiled(timeout: float | None = None) -> bool:
     >>> la.wait_compiled(timeout=60)
     True
     """
-    until = None if timeout is None else monotonic() + timeout
     with _changed:
-        while _queue or _running:
-            left = None if until is None else until - monotonic()
-            if left is not None and left <= 0:
-                return False
-            _changed.wait(left)
-    return True
+        return _changed.wait_for(lambda: not _queue and not _running, timeout)
 
 
 def _before_fork() -> None:

@@ -191,7 +191,8 @@ def tanh(x: Lanes) -> Lanes:
     """Return the hyperbolic tangent."""
     size = x.abs()
     some = size.between(x.f.form.tiny, 22.0)
-    high, low = _growth(some.pick(size + size, 1.0))
+    half = some.pick(size, 0.5)  # first: the double of a large number would be reported
+    high, low = _growth(half + half)
     two, rest = two_sum(high, x.f.real(2.0))
     y, left = quotient(high, low, two, rest + low)
     y = some.pick(y + left, 1.0).signed_as(x)
