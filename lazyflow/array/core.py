@@ -189,7 +189,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     # -- views --------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Array:
-        if isinstance(key, str) or (isinstance(key, list) and key and isinstance(key[0], str)):
+        if keys.is_field(key):
             return functions["field"](self, key)
         if kinds[type(key)] == FOREIGN:
             key = Array(as_node(key))

@@ -24,6 +24,9 @@ from lazyflow.array.functions.arguments import (
 from lazyflow.array.functions.indexing.nonzero import nonzero
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.per_block import PerBlock
+from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.views import with_axes
 from lazyflow.graph.kinds import FOREIGN, kinds
 
 
@@ -346,12 +349,22 @@ def copy(a: ArrayLike, order: str = "K") -> Array:
 
 
 def field(x: Array, key: Any) -> Array:
-    """Return a field of a structured array."""
+    """Return a field of records, or records of several; fields that are arrays have more axes."""
     node = as_node(x)
-    dtype = np.zeros(1, node.dtype)[key].dtype
+    few = np.zeros(1, node.dtype)[key]
     names = key if isinstance(key, str) else tuple(key)
-    return Array(elementwise.function(_field, (node,), dtype, names=names))
+    inner = few.shape[1:]
+    if not inner:
+        return Array(elementwise.function(_field, (node,), few.dtype, names=names))
+    chunks = (*[(n,) for n in inner], *node.chunks)
+    made = PerBlock((node,), named("getitem", _axes_first, names, len(inner)), few.dtype, chunks)
+    axes = range(made.ndim)
+    return Array(with_axes(made, (*axes[len(inner):], *axes[:len(inner)])))
 
 
 def _field(x: Any, names: Any) -> Any:
     return x[names if isinstance(names, str) else list(names)]
+
+
+def _axes_first(name: str, count: int, x: Any) -> Any:
+    return np.moveaxis(x[name], range(-count, 0), range(count))

@@ -19,7 +19,8 @@ class PerBlock(Expr):
 
     Notes
     -----
-    An input of fewer axes, or with one block along an axis, gives the same block everywhere.
+    An input of fewer axes, or with one block along an axis, gives the same block everywhere; the
+    first axes of one of more axes are one block each.
     """
 
     __slots__ = ("func",)
@@ -37,7 +38,7 @@ class PerBlock(Expr):
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         blocks = []
         for x in self.inputs:
-            own = index[len(index) - x.ndim:] if x.ndim <= len(index) else (0,) * x.ndim
+            own = ((0,) * x.ndim + index)[len(index):]
             at = [0 if len(c) == 1 else i for c, i in zip(x.chunks, own, strict=True)]
             blocks.append(low.block(x, tuple(at)))
         return low.task(self.func, blocks, self)

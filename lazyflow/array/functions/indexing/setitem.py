@@ -23,14 +23,19 @@ from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.indexing.assign import WrittenPoints, assigned, by_blocks
 from lazyflow.array.nodes.indexing.masks import check_lengths
+from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.sources import Const, InMemory
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.views import view, with_axes
 
 
 def set_item(x: Array, key: Any, value: Any) -> None:
     """Change some elements of an array; other arrays that were made of it stay as they are."""
+    if keys.is_field(key):
+        x._expr = _with_field(x, key, value)
+        return
     entries = compute_integers(keys.parse(key, x.shape))
     basic = keys.is_basic(entries)
     if all(isinstance(each, int) for each in entries) and (
@@ -85,8 +90,8 @@ def _values(value: Any, x: Array, basic: bool) -> Expr:
                 "'unsafe'"
             )
         return value.expr if value.dtype == object else elementwise.cast(value.expr, x.dtype)
-    if x.dtype.hasobject:
-        made = np.array(value, dtype=x.dtype)
+    if x.dtype.hasobject or x.dtype.names:
+        made = np.array(value, dtype=x.dtype)  # of records a tuple is one element
     else:
         as_node(value)  # what is lazy and no array is refused
         made = np.empty(np.shape(value), x.dtype)
@@ -95,6 +100,28 @@ def _values(value: Any, x: Array, basic: bool) -> Expr:
         made[...] = value
     made.setflags(write=False)
     return InMemory(made, tuple([(n,) for n in made.shape])) if made.ndim else Const(made)
+
+
+def _with_field(x: Array, key: Any, value: Any) -> Expr:
+    """Return records of which a field, or several, are replaced."""
+    known(x)
+    node, old = x.expr, x[key]
+    new = elementwise.cast(_values(value, old, True), old.dtype)
+    new = _fitted(new, old.shape, Key([], [], 0), old)
+    inner, missing = old.ndim - node.ndim, old.ndim - new.ndim
+    order = (*range(node.ndim, old.ndim), *range(node.ndim))  # those of the field's arrays first
+    new = with_axes(new, [k - missing if k >= missing else ~1 for k in order])
+    new = rechunk(new, operand_chunks(
+        new, (*old.shape[node.ndim:], *node.shape), (*old.chunks[node.ndim:], *node.chunks)
+    ))
+    write = named("setitem", _field_written, key if isinstance(key, str) else [*key], inner)
+    return PerBlock((node, new), write, node.dtype, node.chunks)
+
+
+def _field_written(key: Any, inner: int, block: Any, values: Any) -> Any:
+    found = np.array(block)
+    found[key][...] = np.moveaxis(values, range(inner), range(-inner, 0))
+    return found
 
 
 # -- masks --------------------------------------------------------------------------------------

@@ -15,6 +15,17 @@ from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.views import view
 
 
+def is_field(key: Any) -> bool:
+    """Tell whether a key names a field of records, or several.
+
+    >>> is_field("a"), is_field(["a", "b"]), is_field(("a",))
+    (True, True, False)
+    """
+    return isinstance(key, str) or (
+        isinstance(key, list) and bool(key) and isinstance(key[0], str)
+    )
+
+
 def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
     """Return one entry for each axis of an array, and None for each new axis.
 
