@@ -77,7 +77,8 @@ def get_weights(model: Any) -> Any:
     TypeError
         The model is none of those.
     ValueError
-        The estimator is not fitted, or an array has a dtype that NumPy does not have.
+        The estimator is not fitted, the Keras model not built, or something is no array that NumPy
+        has.
 
     Examples
     --------
@@ -86,11 +87,19 @@ def get_weights(model: Any) -> Any:
     """
     kind = _kind_of(model)
     if kind == "keras":
+        if getattr(model, "built", True) is False:
+            raise ValueError(
+                f"this {type(model).__name__} is not built: Keras makes its weights when it knows "
+                "a shape. Call model.build((None, columns)) or model(rows) once, or begin the "
+                "model with keras.Input((columns,))"
+            )
         own = model.get_weights()
         own = own if isinstance(own, Mapping | list | tuple) else list(own)
         return mapped(lambda where, w: array_of(w, where), [own], "weights")
     if kind == "torch":
-        return {name: array_of(w, name) for name, w in model.state_dict().items()}
+        state = model.state_dict()
+        _check_extra_state(state)
+        return {name: array_of(w, name) for name, w in state.items()}
     if kind == "sklearn":
         found = fitted_arrays(model)
         if not found:
@@ -134,6 +143,15 @@ def set_weights(model: Any, weights: Any) -> None:
     else:
         check_changeable(model, "weights")
         replace(model, fitting)
+
+
+def _check_extra_state(state: Mapping[str, Any]) -> None:
+    for name, value in state.items():
+        if name.endswith("_extra_state") and not hasattr(value, "detach"):
+            raise ValueError(
+                f"{name} is a {type(value).__name__}, which get_extra_state() of the module makes "
+                "and no array can hold: return a tensor there, or send model.state_dict() itself"
+            )
 
 
 def _load(module: Any, weights: dict[str, Any], strict: bool) -> None:
