@@ -35,6 +35,7 @@ import numpy.typing as npt
 
 from lazyflow.learn.fitted import fitted_arrays, set_fitted_arrays, without_arrays
 from lazyflow.learn.trees import (
+    LABELS,
     array_of,
     check_changeable,
     fitted_to,
@@ -52,8 +53,6 @@ __all__ = [
     "set_flat",
     "set_weights",
 ]
-
-_EQUAL = "['classes_']"  # of scikit-learn: labels, which have no mean
 
 
 # -- the weights of a model -------------------------------------------------------------------
@@ -78,7 +77,8 @@ def get_weights(model: Any) -> Any:
     TypeError
         The model is none of those.
     ValueError
-        The estimator is not fitted, or an array has a dtype that NumPy does not have.
+        The estimator is not fitted, the Keras model not built, or something is no array that NumPy
+        has.
 
     Examples
     --------
@@ -87,11 +87,19 @@ def get_weights(model: Any) -> Any:
     """
     kind = _kind_of(model)
     if kind == "keras":
+        if getattr(model, "built", True) is False:
+            raise ValueError(
+                f"this {type(model).__name__} is not built: Keras makes its weights when it knows "
+                "a shape. Call model.build((None, columns)) or model(rows) once, or begin the "
+                "model with keras.Input((columns,))"
+            )
         own = model.get_weights()
         own = own if isinstance(own, Mapping | list | tuple) else list(own)
         return mapped(lambda where, w: array_of(w, where), [own], "weights")
     if kind == "torch":
-        return {name: array_of(w, name) for name, w in model.state_dict().items()}
+        state = model.state_dict()
+        _check_extra_state(state)
+        return {name: array_of(w, name) for name, w in state.items()}
     if kind == "sklearn":
         found = fitted_arrays(model)
         if not found:
@@ -103,8 +111,10 @@ def get_weights(model: Any) -> Any:
 def set_weights(model: Any, weights: Any) -> None:
     """Set the weights of a model, in the form in which `get_weights` returns them.
 
-    Every value is copied into the model's own dtype. A scikit-learn estimator need not be fitted:
-    it then predicts like the estimator of the weights. When one value does not fit, none is set.
+    Every value is copied into the model's own dtype. When one value does not fit, none is set.
+    A scikit-learn estimator that was never fitted predicts then like that of the weights; where a
+    fit makes more than arrays (SVC, MLPClassifier), it is refused and has to be fitted first, to
+    a few rows. What an optimiser keeps beside the weights (Adam's moments) stays the model's own.
 
     Raises
     ------
@@ -133,6 +143,15 @@ def set_weights(model: Any, weights: Any) -> None:
     else:
         check_changeable(model, "weights")
         replace(model, fitting)
+
+
+def _check_extra_state(state: Mapping[str, Any]) -> None:
+    for name, value in state.items():
+        if name.endswith("_extra_state") and not hasattr(value, "detach"):
+            raise ValueError(
+                f"{name} is a {type(value).__name__}, which get_extra_state() of the module makes "
+                "and no array can hold: return a tensor there, or send model.state_dict() itself"
+            )
 
 
 def _load(module: Any, weights: dict[str, Any], strict: bool) -> None:
@@ -278,13 +297,16 @@ def _mean(where: str, *values: Any) -> Any:
                 "entry 0; all must come from models of one form"
             )
     dtype = np.result_type(*arrays)
-    if not (dtype.kind in "ciu" or _is_float(dtype)) or _EQUAL in where:
+    if not (dtype.kind in "ciu" or _is_float(dtype)) or LABELS in where:
         for k, array in enumerate(arrays):
             if not np.array_equal(array, first):
+                advice = (
+                    "Train all on the same labels (partial_fit has classes=)"
+                    if LABELS in where else f"Only numbers have one, and it is {dtype}"
+                )
                 raise ValueError(
                     f"{where} differs between entry 0 and entry {k}, and has no mean: "
-                    f"{_short(first)} and {_short(array)}. Train all on the same labels "
-                    "(partial_fit has classes=)"
+                    f"{_short(first)} and {_short(array)}. {advice}"
                 )
         return first
     total = np.zeros(np.shape(first), _adding(dtype))
@@ -292,7 +314,7 @@ def _mean(where: str, *values: Any) -> Any:
         total = total + array
     mean = total / len(arrays)
     mean = np.asarray(np.rint(mean) if dtype.kind in "iu" else mean).astype(dtype)
-    return float(mean) if type(first) is float else mean
+    return mean if isinstance(first, np.ndarray) else type(first)(mean)
 
 
 def _is_float(dtype: np.dtype) -> bool:
@@ -370,6 +392,7 @@ def _trained(model: Any, weights: Any) -> tuple[str, ...]:
         ids = {id(v) for v in model.trainable_weights}
         return tuple([place("weights", k) for k, v in enumerate(variables) if id(v) in ids])
     if kind == "sklearn":
-        names = [name for name in weights if name.startswith(("coef", "intercept"))]
-        return tuple([place("weights", name) for name in names]) or ("",)
+        names = [name for name in weights if name.startswith(("coef", "intercept", "offset_"))]
+        if any(name.startswith("coef") for name in names):  # or all that it has
+            return tuple([place("weights", name) for name in names])
     return ("",)

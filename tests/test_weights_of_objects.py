@@ -133,3 +133,51 @@ def test_short_floats_of_other_libraries_are_floats():
     assert get_flat(model).tolist() == [1, 3, 1, 1, 1]
     mean = mean_weights([model, {"w": np.array([3, 5], short), "b": np.zeros(3)}])
     assert mean["w"].dtype == short and mean["w"].astype(float).tolist() == [2.0, 4.0]
+
+
+class WithState:
+    """As a PyTorch module whose layer has what `get_extra_state` returns."""
+
+    def __init__(self, state):
+        self.state = {"w": np.ones(2), "layer._extra_state": state}
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state, strict):
+        raise AssertionError("it was not to be changed")
+
+
+@pytest.mark.parametrize("state", [{"scale": 1.0}, None, b"abc", 3, [1.0, 2.0]])
+def test_extra_state_of_a_module_is_refused_by_its_name(state):
+    model = WithState(state)
+    for call in (get_weights, get_flat, lambda m: set_weights(m, {"w": np.zeros(2)})):
+        with pytest.raises(ValueError, match=r"layer\._extra_state is a \w+, which get_ext"):
+            call(model)
+
+
+class Unbuilt:
+    """As a Keras model before it has seen a shape."""
+
+    built = False
+
+    def get_weights(self):
+        return []
+
+    def set_weights(self, weights):
+        raise ValueError(f"you called set_weights(weights) with a list of {len(weights)} weights")
+
+
+def test_a_model_that_is_not_built_says_how_it_is():
+    for call in (get_weights, get_flat, lambda m: set_weights(m, [np.ones(2)])):
+        with pytest.raises(ValueError, match=r"Unbuilt is not built.*model\.build\("):
+            call(Unbuilt())
+    built = Unbuilt()
+    built.built = True
+    assert get_weights(built) == []
+
+
+def test_an_unbuilt_keras_model():
+    keras = pytest.importorskip("keras")
+    with pytest.raises(ValueError, match=r"Sequential is not built"):
+        get_weights(keras.Sequential([keras.layers.Dense(2)]))

@@ -313,6 +313,22 @@ def in_c_order(shape: Sequence[int], most: int) -> tuple[tuple[int, ...], ...]:
     return tuple(found[::-1])
 
 
+def refuse_sparse(block: Any) -> None:
+    """Refuse a block of SciPy's sparse numbers where blocks are joined or cut, as arrays are.
+
+    Examples
+    --------
+    >>> refuse_sparse(np.ones(2))
+    """
+    if hasattr(block, "tocsr"):
+        raise TypeError(
+            f"a chunk is sparse ({type(block).__name__}), and NumPy joins, cuts and computes with "
+            "dense ones alone. Let each chunk have the full rows that it is made of, as "
+            "x.rechunk({1: -1}) before chunks become sparse, or make them dense: "
+            "x.map_blocks(lambda chunk: chunk.toarray(), dtype=x.dtype)"
+        )
+
+
 def coalesced(chunks: Chunks) -> Chunks:
     """Return chunks in which neighbours are joined until blocks have a sensible size.
 

@@ -11,20 +11,24 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "are_labels", "array_of", "check_changeable", "fitted_to", "leaves", "mapped", "place",
-    "replace",
+    "LABELS", "are_labels", "array_of", "check_changeable", "fitted_to", "leaves", "mapped",
+    "place", "replace",
 ]
+
+LABELS = "['classes_']"  # in the places of labels, which have no mean
+
+_NUMBERS = (int, float)
 
 
 def array_of(value: Any, where: str) -> Any:
-    """Return a copy as a NumPy array; a plain float stays one.
+    """Return a copy as a NumPy array; a plain number stays one.
 
     Examples
     --------
     >>> array_of([1, 2], "weights['coef_']"), array_of(0.5, "weights['rate_']")
     (array([1, 2]), 0.5)
     """
-    if type(value) is float:
+    if type(value) in _NUMBERS:
         return value
     try:
         if hasattr(value, "detach"):  # a tensor, maybe on another device, maybe with a history
@@ -67,10 +71,10 @@ def fitted_to(where: str, own: Any, new: Any) -> Any:
             f"{where} has shape {array.shape}, and the model's has {np.shape(own)}: the weights "
             "are of a model of another form"
         )
-    if type(own) is float:
-        return float(array)
-    if own.dtype.kind in "US" and array.dtype.kind in "USO":
-        return array  # labels may be longer
+    if type(own) in _NUMBERS:
+        return type(own)(array)
+    if LABELS in where or (own.dtype.kind in "US" and array.dtype.kind in "USO"):
+        return array  # labels may be longer, and of another kind
     return array.astype(own.dtype, copy=False)
 
 

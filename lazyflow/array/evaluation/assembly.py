@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks, block_slices, chunks_of
+from lazyflow.array.chunks import Chunks, block_slices, chunks_of, refuse_sparse
 from lazyflow.array.nodes.expr import Expr, same_line
 from lazyflow.array.nodes.lazy_dtype import common_dtype
 from lazyflow.array.nodes.lowering import Lowering, alike
@@ -38,6 +38,7 @@ def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) ->
         chunks = chunks_of(tuple(map(len, chunks)), [value.shape for value in values])
     out = np.empty(tuple(map(sum, chunks)), common_dtype(values) if dtype is None else dtype)
     for place, value in zip(block_slices(chunks), values, strict=True):
+        refuse_sparse(value)
         out[place] = value
     return out
 
@@ -148,6 +149,7 @@ def put(part: ResultPart, block: Any) -> Any:
     out = part.open()
     if out is None:
         return block
+    refuse_sparse(block)
     out[...] = block
     return part.written
 

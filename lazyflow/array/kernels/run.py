@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
+from lazyflow.array.chunks import refuse_sparse
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
 from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in, made
@@ -134,6 +135,7 @@ def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:
         raise TypeError(f"a program of {len(program.inputs)} inputs was given {len(arrays)} blocks")
     for at, (array, dtype) in enumerate(zip(arrays, program.inputs, strict=True)):
         if array.dtype != dtype:
+            refuse_sparse(array.item() if array.size == 1 else None)
             raise TypeError(
                 f"the block for input {at} has dtype {array.dtype}, the program was made for "
                 f"{dtype}: the function that made the block returned another dtype than the array "

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.chunks import Chunks, are_parts, in_steps, length
+from lazyflow.array.chunks import Chunks, are_parts, in_steps, length, refuse_sparse
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.lazy_dtype import common_dtype
@@ -193,5 +193,6 @@ def pieces_joined(
     ]
     out = np.empty(shape, common_dtype(parts) if dtype is None else dtype)
     for part, place in zip(parts, product(*map(_spans, lengths)), strict=True):
+        refuse_sparse(part)
         out[place] = part
     return out

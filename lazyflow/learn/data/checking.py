@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from lazyflow import delayed
+from lazyflow.learn.data.joining import check_dense
 from lazyflow.learn.data.places import Place
 from lazyflow.learn.data.targets import Targets
 from lazyflow.learn.kernels.tiles import column_sums
@@ -66,9 +67,11 @@ def checked(
     sums = _sums_of_columns(X)
     if not np.isfinite(sums).all():  # it costs a third of looking at each number
         check_finite(X, place)  # or sums are too large
+    check_dense(y, "y", f": y of {place}")
     y = np.asarray(y)
-    if len(y) != X.shape[0]:
-        raise ValueError(f"{place} has {X.shape[0]} rows of X and {len(y)} of y")
+    if y.shape[:1] != X.shape[:1] != X.shape[0]:
+        length = len(y) if y.ndim else "one number"
+        raise ValueError(f"{place} has {X.shape[0]} rows of X and {length} of y")
     encoded = targets.encoded(y, place)
     if weight is not None:
         weight = checked_weights(weight, X.shape[0], place)
@@ -207,6 +210,7 @@ def checked_weights(weight: Any, rows: int, place: Place) -> np.ndarray:
     >>> checked_weights([1, 2], 2, Place(0))
     array([1., 2.])
     """
+    check_dense(weight, "sample_weight", f": sample_weight of {place}")
     found = np.asarray(weight)
     if found.dtype.kind not in "fiub":
         raise ValueError(

@@ -16,7 +16,7 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
-from lazyflow.learn.data.joining import PART_BYTES, groups_of, together
+from lazyflow.learn.data.joining import PART_BYTES, check_dense, groups_of, together
 from lazyflow.learn.data.keeping import fitting
 
 __all__ = [
@@ -220,6 +220,7 @@ def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) 
     elif is_chunked(values):
         found = listed(values, name)
     else:
+        check_dense(values, name)
         values = np.asarray(values)
         assert sizes is not None
         if not values.ndim:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from scipy.sparse import issparse, vstack
 
-__all__ = ["PART_BYTES", "groups_of", "together"]
+__all__ = ["PART_BYTES", "check_dense", "groups_of", "together"]
 
 #: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside
 #: which a task's cost is small, and there are enough parts for the workers.
@@ -33,6 +33,20 @@ def groups_of(nbytes: Sequence[int]) -> list[list[int]]:
         groups[-1].append(k)
         room -= each
     return groups
+
+
+def check_dense(values: Any, name: str, where: str = "") -> None:
+    """Refuse sparse targets or weights; `where` is what has them.
+
+    Examples
+    --------
+    >>> check_dense([1, 2], "y")
+    """
+    if issparse(values):
+        raise TypeError(
+            f"Sparse data was passed for {name}, but dense data is required{where}. Use "
+            f"{name}.toarray().ravel(), one number for each row"
+        )
 
 
 def together(parts: Sequence[Any]) -> Any:

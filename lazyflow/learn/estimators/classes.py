@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from lazyflow import compute, delayed, is_lazy
 from lazyflow.learn.data.checking import checked_weights
 from lazyflow.learn.data.inputs import RowChunk
+from lazyflow.learn.data.joining import check_dense
 from lazyflow.learn.data.places import Place
 
 __all__ = ["class_weighted", "classes_of"]
@@ -18,6 +19,7 @@ __all__ = ["class_weighted", "classes_of"]
 
 def _labels(y: Any, place: Place) -> np.ndarray:
     """Return the labels of one part."""
+    check_dense(y, "y", f": y of {place}")
     y = np.asarray(y)
     missing = _missing(y)
     if missing.any():

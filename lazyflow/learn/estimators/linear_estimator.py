@@ -22,6 +22,7 @@ from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import users_depth
 from lazyflow.learn.data.checking import as_numbers, check_finite, check_names
 from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, listed, parts_of
+from lazyflow.learn.data.joining import check_dense
 from lazyflow.learn.data.keeping import fitting
 from lazyflow.learn.data.places import Place
 from lazyflow.learn.data.rows import Rows
@@ -150,6 +151,8 @@ class LinearEstimator(BaseEstimator, ABC):
             return parts_of(X, y, sample_weight, self._run)
         with config.set(**self._run):
             y, sample_weight = gathered(y), gathered(sample_weight)
+        for values, name in ((y, "y"), (sample_weight, "sample_weight")):
+            check_dense(values, name)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
             multi_output=numbers, y_numeric=numbers,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import block_slices, coalesced
+from lazyflow.array.chunks import block_slices, coalesced, refuse_sparse
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.reading import LoadRegion
 from lazyflow.array.nodes.rechunking import MANY
@@ -95,6 +95,7 @@ def take(axes: Index, points: TaskDetails, array: Any, out: Any = None) -> Any:
 
 def taken(block: Any, axes: Index, places: tuple[Any, ...], out: Any = None) -> Any:
     """Return points of an array: index arrays for some axes, all of the others."""
+    refuse_sparse(block)
     if len(axes) > 1:
         return np.moveaxis(block, axes, range(len(axes)))[places]
     (axis,), (at,) = axes, places
