@@ -1,4 +1,4 @@
-"""Files that are read in one sitting, short functions, few modules a folder, one class of a name: easy to walk."""
+"""Files are read in one sitting, functions are short, folders small, names of classes unique."""
 
 import ast
 from collections import Counter
