@@ -44,6 +44,13 @@ class Method:
         raise TypeError(f"{self.__name__} is called by its actor only")
 
 
+class MethodTask(Task):
+    """The task of a method's call."""
+
+    __slots__ = ()
+    _owns_arguments = True
+
+
 class ActorCall:
     """One call of a method.
 
