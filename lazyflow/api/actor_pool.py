@@ -13,8 +13,10 @@ from typing import Any
 from lazyflow.api.actors import Actor
 from lazyflow.api.futures import Future
 from lazyflow.api.pending_calls import PendingCalls
+from lazyflow.api.waiting import wait
 from lazyflow.departures import LastCall
 from lazyflow.graph.task import function_name
+from lazyflow.schedulers.actors.calls import ActorCall
 from lazyflow.schedulers.core.future import TaskFuture
 
 __all__ = ["ActorPool"]
@@ -26,6 +28,9 @@ Work = Callable[[Any, Any], Future]
 
 class ActorPool:
     """A group of actors: each work item goes to the next actor that is free.
+
+    An actor whose process has ended loses the call that it ran, and no other: if it is not started
+    again, the others do the rest.
 
     Parameters
     ----------
@@ -55,7 +60,6 @@ class ActorPool:
         if not found:
             raise ValueError("ActorPool needs one actor at least")
         self._size = len(found)
-        self._host = found[0]._core.host
         self._pending = PendingCalls()
         self._dispatcher = _Dispatcher(found)
         self._end = LastCall(self._dispatcher.close)
@@ -72,7 +76,7 @@ class ActorPool:
         >>> pool.submit(lambda actor, x: actor.count(x), "a").result()
         2
         """
-        self._pending.make_room(self._host)
+        self._pending.make_room(self._dispatcher)
         inner = TaskFuture(f"ActorPool.submit({function_name(fn)})", self._dispatcher.scheduler)
         future = Future(inner)
         self._pending.add(inner)
@@ -83,7 +87,7 @@ class ActorPool:
         """Return an iterator of the results of ``fn(actor, value)``, in the order of `values`.
 
         The first calls begin at once, two for each actor; each result that is taken begins
-        another one. An error is raised in the place of its result.
+        another one. An error is raised in the place of its result, and ``next`` goes on after it.
 
         Examples
         --------
@@ -93,17 +97,21 @@ class ActorPool:
         [2, 1, 0]
         """
         calls = self._calls(fn, values)
-        return self._in_order(calls, deque(self._first(calls)))
+        return map(Future.result, self._in_order(calls, deque(self._first(calls))))
+
+    # The futures come from a generator and their results from `map`: an error ends a generator.
 
     @staticmethod
-    def _in_order(calls: Iterator[Future], begun: deque[Future]) -> Iterator[Any]:
+    def _in_order(calls: Iterator[Future], begun: deque[Future]) -> Iterator[Future]:
         while begun:
-            value = begun.popleft().result()
+            wait(begun[0])
             begun.extend(islice(calls, 1))
-            yield value
+            yield begun.popleft()
 
     def map_unordered(self, fn: Work, values: Iterable[Any]) -> Iterator[Any]:
         """Return an iterator of the results of ``fn(actor, value)``, in the order of their ends.
+
+        Errors are raised as by `map`.
 
         Examples
         --------
@@ -113,10 +121,10 @@ class ActorPool:
         [0, 1, 2]
         """
         calls = self._calls(fn, values)
-        return self._as_they_come(calls, list(self._first(calls)))
+        return map(Future.result, self._as_they_come(calls, list(self._first(calls))))
 
     @staticmethod
-    def _as_they_come(calls: Iterator[Future], begun: Iterable[Future]) -> Iterator[Any]:
+    def _as_they_come(calls: Iterator[Future], begun: Iterable[Future]) -> Iterator[Future]:
         done: SimpleQueue[Future] = SimpleQueue()
         pending = 0
         while True:
@@ -125,10 +133,10 @@ class ActorPool:
                 future._inner.add_callback(lambda _, future=future: done.put(future))  # type: ignore[misc]
             if not pending:
                 return
-            value = done.get().result()
+            ended = [done.get()]
             pending -= 1
             begun = islice(calls, 1)
-            yield value
+            yield ended.pop()
 
     def _calls(self, fn: Work, values: Iterable[Any]) -> Iterator[Future]:
         """Return an iterator that begins a call for each future that is taken from it."""
@@ -138,16 +146,27 @@ class ActorPool:
         return islice(calls, self._size * _AHEAD)
 
 
+Item = tuple[Work, Any, TaskFuture]
+
+
 class _Dispatcher:
     """The free actors and the waiting items of a pool, which it outlives until all is done."""
 
     def __init__(self, actors: list[Actor]) -> None:
         self.scheduler = actors[0]._core.scheduler
         self._lock = threading.Lock()
+        self._hosts = [actor._core.host for actor in actors]
         self._free = deque(actors)
-        self._waiting: deque[tuple[Work, Any, TaskFuture]] = deque()
+        self._members = len(actors)  # the free and the busy ones, without those that have ended
+        self._waiting: deque[Item] = deque()
         self._calls: SimpleQueue[bool] = SimpleQueue()  # to the thread; False: the pool is gone
         self._has_thread = False
+        self._has_pool = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every further call fails."""
+        return all(host.is_over for host in self._hosts)
 
     def take(self, fn: Work, value: Any, inner: TaskFuture) -> None:
         """Queue a call, and begin it if an actor is free."""
@@ -168,8 +187,8 @@ class _Dispatcher:
                     self._need_thread()
                     return
                 actor = self._free.popleft()
-                fn, value, inner = self._waiting.popleft()
-            self._begin(actor, fn, value, inner)
+                item = self._waiting.popleft()
+            self._begin(actor, item)
 
     def _need_thread(self) -> None:
         """Start the thread that begins waiting calls.
@@ -181,12 +200,16 @@ class _Dispatcher:
             threading.Thread(target=self._serve, name="lazyflow-actor-pool", daemon=True).start()
 
     def _serve(self) -> None:
-        has_pool = True
-        while has_pool or self._waiting:
-            has_pool = self._calls.get() and has_pool
+        while True:
+            with self._lock:
+                if not self._has_pool and not self._waiting:
+                    self._has_thread = False  # a running item may come back later
+                    return
+            self._has_pool = self._calls.get() and self._has_pool
             self._begin_waiting()
 
-    def _begin(self, actor: Actor, fn: Work, value: Any, inner: TaskFuture) -> None:
+    def _begin(self, actor: Actor, item: Item) -> None:
+        fn, value, inner = item
         try:
             if inner.done():  # it was cancelled
                 self._free_again(actor)
@@ -201,19 +224,35 @@ class _Dispatcher:
             self._free_again(actor)
             inner.set_error(error)
             return
-        future._inner.add_callback(partial(self._ended, actor, inner))
+        call, _ = future._inner.run or (None, 0)
+        future._inner.add_callback(partial(self._ended, actor, item, call))
 
-    def _ended(self, actor: Actor, inner: TaskFuture, done: TaskFuture) -> None:
-        self._free_again(actor)
+    def _ended(self, actor: Actor, item: Item, call: Any, done: TaskFuture) -> None:
         value, error = done.local_outcome()
+        was_refused = type(call) is ActorCall and call.was_refused
+        if self._free_again(actor, item if was_refused else None):
+            return
+        inner = item[-1]
         if error is not None:
             inner.set_error(error)
         else:
             inner.set_value(value)
 
-    def _free_again(self, actor: Actor) -> None:
+    def _free_again(self, actor: Actor, refused: Item | None = None) -> bool:
+        """Let an actor have the next item; return whether others get the one that it refused.
+
+        The last one stays when it has ended, for the words of its error.
+        """
         with self._lock:
-            self._free.append(actor)
-            is_waited_for = bool(self._waiting)
-        if is_waited_for:
-            self._calls.put(True)
+            is_gone = actor._core.host.is_over and self._members > 1
+            if is_gone:
+                self._members -= 1
+            else:
+                self._free.append(actor)
+            goes_on = is_gone and refused is not None
+            if goes_on:
+                self._waiting.appendleft(refused)  # type: ignore[arg-type]
+            if self._waiting:
+                self._need_thread()
+                self._calls.put(True)
+        return goes_on

@@ -27,7 +27,7 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.actors.calls import ActorCall, ActorHost, ActorSpec, Method
+from lazyflow.schedulers.actors.calls import ActorCall, ActorHost, ActorSpec, Method, MethodTask
 from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.future import TaskFuture
@@ -279,9 +279,9 @@ class _Core:
     def _call_of(
         self, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int
     ) -> ActorCall:
+        task = new_task(MethodTask, method, args, kwargs, depth=depth)
         if self.shares_memory:
-            args, kwargs = copied(args), copied(kwargs)
-        task = new_task(Task, method, args, kwargs, depth=depth)
+            _take_literals(task)
         inputs = self._futures_of(task._inputs) if task._inputs else []
         who = watching()
         watch = (
@@ -299,6 +299,16 @@ class _Core:
             _, futures = start_background(make_plan(lazy), options)
             found.update((id(t), f) for t, f in zip(lazy, futures, strict=True))
         return [found[id(t)] for t in tasks]
+
+
+def _take_literals(task: Task) -> None:
+    """Replace what the caller may edit, and the actor may, by copies that are the actor's own."""
+    bind = task._bind
+    if bind is not None:
+        bind.template = copied(bind.template)
+        bind.makers = [(make, copied(items), *rest) for make, items, *rest in bind.makers]  # type: ignore[misc]
+    elif not task._inputs:
+        task._args = copied(task._args)
 
 
 class Actor:

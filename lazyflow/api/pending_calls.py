@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import inspect
 import sys
+from typing import Protocol
 
 from lazyflow import config
-from lazyflow.schedulers.actors.calls import ActorHost
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.future import TaskFuture
@@ -19,6 +19,14 @@ from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.core.unfinished import unfinished
 
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+class Ends(Protocol):
+    """An actor, or a pool of them."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all later calls fail."""
 
 
 class PendingCalls:
@@ -31,7 +39,7 @@ class PendingCalls:
         #: For each sleeping caller its event, and the number of calls at which it goes on.
         self._sleepers: dict[Event, int] = {}
 
-    def make_room(self, host: ActorHost) -> None:
+    def make_room(self, host: Ends) -> None:
         """Sleep while the limit of pending calls is reached."""
         limit = config.get("max_pending_calls")
         if len(self._calls) < limit or scheduler_here.get() is not None or _in_coroutine():

@@ -51,6 +51,7 @@ class Task:
         "_options",
     )
     _lazyflow_kind = LAZY
+    _owns_arguments = False  # the arguments of an actor's calls are its own, to be edited
 
     _func: Callable[..., Any]
     _args: tuple[Any, ...]

@@ -41,7 +41,7 @@ from lazyflow.store.values import (
     memory_of,
 )
 
-__all__ = ["ResultHandover", "copied", "detached", "is_alone"]
+__all__ = ["ResultHandover", "copied", "detached", "is_alone", "own"]
 
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 
@@ -372,6 +372,23 @@ def is_alone(box: list[Any]) -> bool:
 def detached(box: list[Any]) -> Any:
     """Return the result of an actor's call, which it takes out of `box`, as others may keep it."""
     return box.pop() if is_alone(box) else copied(box.pop())
+
+
+def own(box: list[Any]) -> Any:
+    """Return a value, taken out of `box`, as an actor may edit and keep it.
+
+    >>> import numpy as np
+    >>> x = np.zeros(2)
+    >>> own([x]) is x
+    False
+    """
+    is_mine = sys.getrefcount(box[0]) <= _IN_A_BOX
+    value = box.pop()
+    if not is_mine or not forms[type(value)]:
+        return copied(value)
+    parts = EditableParts(value)
+    # Of arrays it can be seen whether something else holds their memory.
+    return parts.remade({id(part) for part in parts.whole if forms[type(part)] != _ARRAY})
 
 
 _box = [object()]

@@ -7,8 +7,10 @@ For users of `lazyflow.actor`:
 - Its calls run one after the other, in the order in which they were made, also when an earlier one
   still waits for its arguments. A call that fails fails alone. ``max_concurrency=n`` lets n calls
   run at once, in threads; a class with ``async def`` methods has an event loop for them.
-- What goes in and what comes out is a snapshot: actor and caller may go on changing their arrays.
-  On sync and threads that does not cover arrays inside objects of the user's classes.
+- What goes in is the actor's own, to be edited and kept, and what comes out is a snapshot: actor
+  and caller may go on changing their arrays. What is held elsewhere, such as the value of a future,
+  is copied for that. On sync and threads this does not cover arrays inside objects of the user's
+  classes.
 - An actor ends with the last reference to its handle, after the calls that were made. With
   ``name=`` and ``get_if_exists=True`` a second call returns a handle on the same actor. A handle
   can't be sent to another process; the futures that its methods return can.

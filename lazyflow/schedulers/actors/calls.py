@@ -44,6 +44,13 @@ class Method:
         raise TypeError(f"{self.__name__} is called by its actor only")
 
 
+class MethodTask(Task):
+    """The task of a method's call."""
+
+    __slots__ = ()
+    _owns_arguments = True
+
+
 class ActorCall:
     """One call of a method.
 
@@ -55,11 +62,16 @@ class ActorCall:
         The future of the result. The call holds it until it is done: calls always run.
     begun
         Whether it has begun, in this process.
+    was_refused
+        Whether it failed without having begun: its actor has ended.
     watch
         What its observers hear of, a `WatchedCall`; None: nobody observes.
     """
 
-    __slots__ = ("__weakref__", "begun", "future", "host", "inputs", "node", "task", "watch")
+    __slots__ = (
+        "__weakref__", "begun", "future", "host", "inputs", "node", "task", "was_refused",
+        "watch",
+    )
 
     engine = None  # those of actors see by themselves whether they can go on
 
@@ -74,6 +86,7 @@ class ActorCall:
         self.inputs = inputs
         self.future = future
         self.begun = False
+        self.was_refused = False
         self.host: Any = None  # its actor, where that is in another process
         self.node: Any = None  # of a pool, that stands for the result
         future.run = (self, 0)

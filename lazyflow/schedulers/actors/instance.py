@@ -118,11 +118,10 @@ class _MethodCall:
         if self.arguments[1] & TIMED:
             self.timer = CallTimer(not actor.is_async)
         _, flags, binding, sources, _ = self.arguments
-        arguments, values, copied = self.inputs.opened()
+        arguments, values = self.inputs.opened()
         if sources is not None:
             values = [values[k] for k in sources]
-            copied = [copied[k] for k in sources]
-        self.call = RecordCall(self.function(), arguments, flags, (binding, None), values, copied)
+        self.call = RecordCall(self.function(), arguments, flags, (binding, None), values, [])
         return self.call([])
 
     def function(self) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from lazyflow.departures import WeakTable
 from lazyflow.errors import Cancelled
 from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COPIED, kinds
+from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.actors.call_executors import LoopExecutor, ThreadsExecutor, run_here
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, finish
@@ -20,8 +20,7 @@ from lazyflow.schedulers.actors.deaths import shut_down
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
-from lazyflow.store.owned import detached
-from lazyflow.store.values import consumer_copy
+from lazyflow.store.owned import detached, own
 
 
 class _Object:
@@ -57,7 +56,7 @@ class _LocalCall:
             return None
         if actor.stopped is not None:
             raise _AsItIs(actor.stopped)
-        given = [_input(f) for f in call.inputs]
+        given = _given(call)
         if actor.error is not None:
             actor.init.future.local_outcome()  # it was seen: here
             raise _AsItIs(actor.error)
@@ -108,14 +107,22 @@ class _AsItIs(Exception):
         self.error = error
 
 
-def _input(future: TaskFuture) -> Any:
+def _given(call: ActorCall) -> list[Any]:
+    """Return the values of a call's inputs, which the actor may edit and keep."""
+    inputs, call.inputs = call.inputs, []
+    inputs.reverse()
+    given = []
+    while inputs:
+        box = [_value(inputs.pop())]  # of a future that nobody else has, nothing but the box has it
+        given.append(own(box))
+    return given
+
+
+def _value(future: TaskFuture) -> Any:
     value, error = future.outcome_now()
     if error is not None:
         raise _AsItIs(error)
-    kind = kinds[type(value)]
-    if kind == ARRAY:
-        return read_only(value)
-    return consumer_copy(value) if kind in COPIED else value
+    return value
 
 
 class InlineActor:

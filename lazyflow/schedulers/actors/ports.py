@@ -185,8 +185,8 @@ class CallInputs(Protocol):
     def waits(self) -> Sequence[TaskFuture]:
         """Return the futures that have to be done first."""
 
-    def opened(self) -> tuple[Any, list[Any], list[bool]]:
-        """Return the arguments, the input values, and for each value whether it must be copied."""
+    def opened(self) -> tuple[Any, list[Any]]:
+        """Return the arguments and the input values, all of which the actor may edit and keep."""
 
     def discard(self) -> None:
         """Release them: the call was cancelled."""
@@ -214,7 +214,7 @@ class WorkerPort(Protocol):
         """Return the packed result of a call, which it takes out of `box`. May raise."""
 
     def open(self, packed: Any, what: str) -> Any:
-        """Unpack a value; `what` names it in errors."""
+        """Unpack a value that the actor may edit; `what` names it in errors."""
 
     def send_answer(
         self, number: int, outcome: tuple[Any, ...], state: SavedState | None

@@ -80,7 +80,7 @@ class RemoteActor:
             self._turn_away(call)
 
     def _turn_away(self, call: ActorCall) -> None:
-        self._fail(PackedCall(call), self._why_closed if self.error is None else self.error)
+        self._turn_back(PackedCall(call), self._why_closed if self.error is None else self.error)
 
     def _pack(self, item: PackedCall) -> None:
         try:
@@ -235,7 +235,7 @@ class RemoteActor:
         if not self._init.call.future.done():
             self._init.fail(error(self._init))
         for item in waiting:
-            self._fail(item, error)
+            self._turn_back(item, error)
 
     def _end_with(self, error: Callable[[PackedCall], BaseException]) -> None:
         if self.error is None:
@@ -318,7 +318,7 @@ class RemoteActor:
         if item.flags & BLOB:
             self.port.own(item.arguments)
         if self.error is not None:
-            self._fail(item, self.error)
+            self._turn_back(item, self.error)
             return
         self._inputs.gather(item)
         self.waiting.append(item)
@@ -372,6 +372,11 @@ class RemoteActor:
         arguments = link.lend(item.arguments) if item.flags & BLOB else item.arguments
         values = [link.lend(value) for value in item.values]
         return arguments, item.flags, item.binding, item.sources, values
+
+    def _turn_back(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
+        """Fail a call that has not begun: another actor may do what it asks for."""
+        item.call.was_refused = True
+        self._fail(item, error)
 
     def _fail(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
         if self._init.call.future.done():

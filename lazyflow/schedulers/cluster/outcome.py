@@ -20,7 +20,7 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, text_of
 from lazyflow.schedulers.core.errors.records import rebuilt, record
-from lazyflow.store.memory.copying import copy_by_two
+from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.owned import copied
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
 from lazyflow.store.pickling.serialize import Unpicklable
@@ -30,7 +30,6 @@ from lazyflow.store.sizes import size_of
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
 
 _APART = 1 << 16  # bytes from which memory stays out of a stream
-_BY_TWO = 6 << 20  # bytes of new memory that are filled by two threads
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -58,11 +57,11 @@ class PackedValue:
 
     def copied(self) -> PackedValue:
         """Return a copy with memory of its own."""
-        return PackedValue(self.stream, [_copy(b) for b in self.buffers], self.why)
+        return PackedValue(self.stream, [copy_of(b) for b in self.buffers], self.why)
 
     def owned(self) -> Any:
         """Return the value for a sole owner, which may edit it; raise as `opened` does."""
-        buffers = [_copy(b) if memoryview(b).readonly else b for b in self.buffers]
+        buffers = [copy_of(b) if memoryview(b).readonly else b for b in self.buffers]
         return loads_owned(PackedValue(self.stream, buffers, self.why).opened)
 
     def checked(self) -> PackedValue:
@@ -89,19 +88,6 @@ class PackedValue:
             ) from error
 
 
-def _copy(buffer: Any) -> memoryview:
-    """Return a copy of memory, in an array's: its pages are large, which a bytearray's are not."""
-    import numpy as np
-
-    copy = np.empty(memoryview(buffer).nbytes, np.uint8)
-    source = np.frombuffer(buffer, np.uint8)
-    if len(source) >= _BY_TWO:
-        copy_by_two(copy, source)
-    else:
-        copy[:] = source
-    return copy.data
-
-
 #: Goes before the memory of a value. distributed reads the first memory of a message together with
 #: the message's head, and what is bytes between them, so that arrays in it are not aligned: a
 #: product of vectors takes a hundred times as long. Then it is moved by some bytes.
@@ -125,7 +111,7 @@ def _aligned(room: Any, buffer: Any) -> Any:
         return buffer
     end = np.frombuffer(before, np.uint8).ctypes.data + len(_ROOM)
     if view.readonly or len(before) != len(_ROOM) or before.obj is not view.obj or end != address:
-        return _copy(view)
+        return copy_of(view)
     ctypes.memmove(address - shift, address, view.nbytes)
     whole = np.frombuffer(memoryview(view.obj), np.uint8)
     start = address - shift - whole.ctypes.data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-__all__ = ["copy_by_two"]
+__all__ = ["copy_by_two", "copy_of"]
 
 
 def copy_by_two(to: Any, source: Any) -> None:
@@ -42,3 +42,19 @@ def _join(thread: threading.Thread) -> None:
             interrupt = caught
     if interrupt is not None:
         raise interrupt
+
+
+_BY_TWO = 6 << 20  # bytes of new memory that are filled by two threads
+
+
+def copy_of(buffer: Any) -> memoryview:
+    """Return a copy of memory, in an array's: its pages are large, which a bytearray's are not."""
+    import numpy as np
+
+    copy = np.empty(memoryview(buffer).nbytes, np.uint8)
+    source = np.frombuffer(buffer, np.uint8)
+    if len(source) >= _BY_TWO:
+        copy_by_two(copy, source)
+    else:
+        copy[:] = source
+    return copy.data

@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections import Counter as Counted
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from waiting import until
 from lazyflow import (
     ActorPool,
     Cancelled,
+    WorkerDied,
     actor,
     config,
     delayed,
@@ -59,6 +61,77 @@ def test_errors_in_a_pool(scheduler: str) -> None:
         ActorPool([Plain()])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="one actor at least"):
         ActorPool([])
+
+
+def results_of(mapped: Iterator[Any]) -> list[Any]:
+    """Return what an iterator gives, with its errors in their places."""
+    found: list[Any] = []
+    while True:
+        try:
+            found.append(next(mapped))
+        except StopIteration:
+            return found
+        except Exception as error:
+            found.append(error)
+
+
+def shown(found: Iterable[Any]) -> list[Any]:
+    return [type(x) if isinstance(x, Exception) else x for x in found]
+
+
+def some_fail(actor: Any, x: int) -> Any:
+    if x == 7:
+        raise KeyError(x)  # in the place where calls are made
+    return actor.fail() if x % 3 == 0 else actor.total(x)
+
+
+def test_an_error_is_raised_in_the_place_of_its_result_and_the_rest_goes_on(scheduler: str) -> None:
+    pool = ActorPool([Counter(), Counter()])
+    expected = [ValueError if x % 3 == 0 else KeyError if x == 7 else x for x in range(12)]
+    found = results_of(pool.map(some_fail, range(12)))
+    assert shown(found) == expected
+    unordered = results_of(pool.map_unordered(some_fail, range(12)))
+    assert Counted(shown(unordered)) == Counted(expected)
+
+
+def dies_at(wrong: int) -> Any:
+    return lambda actor, k: actor.die("SIGKILL") if k == wrong else actor.total(k)
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_an_actor_that_dies_loses_the_call_that_it_ran_and_no_other(
+    remote: str, restarts: int
+) -> None:
+    pool = ActorPool([Counter.options(restarts=restarts)() for _ in range(2)])
+    found = results_of(pool.map(dies_at(5), range(40)))
+    assert shown(found) == [WorkerDied if x == 5 else x for x in range(40)]
+    assert "Counter.die" in str(found[5])
+    assert list(pool.map(lambda a, x: a.total(x), range(10))) == list(range(10))
+
+
+def test_an_actor_that_died_when_it_was_free_loses_nothing(separate: str) -> None:
+    first, second = Counter(), Counter()
+    pool = ActorPool([first, second])
+    pids = first.pid().result(), second.pid().result()
+    os.kill(pids[0], signal.SIGKILL)
+    assert list(pool.map(lambda a, x: a.total(x), range(20))) == list(range(20))
+    os.kill(pids[1], signal.SIGKILL)
+    found = results_of(pool.map(lambda a, x: a.total(x), range(4)))
+    assert shown(found) == [WorkerDied] * 4
+    assert all("can't be run" in str(error) for error in found)
+
+
+def test_what_others_refused_is_done_when_the_pool_is_gone(processes: str) -> None:
+    first, second, gate = Counter(), Counter(), Gate()
+    pids = first.pid().result(), second.pid().result()
+    pool = ActorPool([first, second])
+    held = [pool.submit(lambda a, g: a.wait_at(g), gate)]
+    os.kill(pids[1], signal.SIGKILL)
+    last = pool.submit(lambda a, x: a.total(x), 3)
+    del pool
+    gate.open()
+    assert held[0].result() == "passed"
+    assert last.result(PATIENCE) == 3
 
 
 # -- how many calls may be pending -----------------------------------------------------------

@@ -14,8 +14,6 @@ from functools import partial
 from typing import Any
 
 from lazyflow.errors import Cancelled, SerializationError
-from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, COPIED, kinds
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.instance import ActorInstance
 from lazyflow.schedulers.actors.ports import KEPT, Arguments, SavedState
@@ -26,6 +24,7 @@ from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import BLOB
 from lazyflow.schedulers.remote.failures import unreadable
+from lazyflow.store.owned import copied
 
 SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine
 
@@ -37,9 +36,9 @@ _IMPORTABLE = (
 
 
 def _opened(packed: PackedValue, what: str) -> Any:
-    """Unpickle a part of a call; `what` names it in errors."""
+    """Unpickle a part of a call, which the actor may edit; `what` names it in errors."""
     try:
-        return packed.opened()
+        return packed.owned()
     except SerializationError as error:
         cause = error if error.__cause__ is None else error.__cause__
         raise unreadable(what, cause, "an actor", _IMPORTABLE) from cause
@@ -167,15 +166,11 @@ class _FetchedInputs:
     def waits(self) -> list[TaskFuture]:
         return [future for future in self._fetched.values() if not future.done()]
 
-    def opened(self) -> tuple[Any, list[Any], list[bool]]:
+    def opened(self) -> tuple[Any, list[Any]]:
         values = [self._value(k, *load) for k, load in enumerate(self._loads)]
-        copied = [
-            load[0] == protocol.HELD and kinds[type(value)] in COPIED
-            for load, value in zip(self._loads, values, strict=True)
-        ]
         self._fetched = {}
         arguments = self._arguments
-        return _opened(arguments, "an argument") if self._is_blob else arguments, values, copied
+        return _opened(arguments, "an argument") if self._is_blob else arguments, values
 
     def discard(self) -> None:
         self._fetched = {}
@@ -185,7 +180,7 @@ class _FetchedInputs:
             what = self._fetched[k].local_outcome()[0]
             if what is None:
                 raise Cancelled("an input failed")  # the caller has the error already
-            value = what.value(i) if type(what) is GroupOutcome else _opened(what, "an argument")
-        else:
-            value = what if how == protocol.PLAIN else _opened(what, "an argument")
-        return read_only(value) if kinds[type(value)] == ARRAY else value
+            if type(what) is GroupOutcome:
+                return copied(what.value(i))
+            what = what.copied()  # the engine keeps it for others
+        return what if how == protocol.PLAIN else _opened(what, "an argument")

@@ -185,7 +185,7 @@ def forget_context(error: BaseException, earlier: BaseException) -> None:
 def dressed(error: BaseException, task: Task, given: list[Any] | None) -> BaseException:
     """Return an exception as the caller will see it: user's frames, a note, a safe type."""
     BaseException.with_traceback(error, users_frames(traceback_of(error)))
-    return with_note(error, describe(task, given))
+    return with_note(error, describe(task, given) + _advice(error, task))
 
 
 def with_call_note(
@@ -196,7 +196,13 @@ def with_call_note(
     `words` describe the arguments of the task, as `call_words` does; None if unknown.
     """
     call = task_name(task) if words is None else f"{task_name(task)}({', '.join(words)})"
-    return with_note(error, f"in lazyflow task {call}, made at {place_text(task)}")
+    note = f"in lazyflow task {call}, made at {place_text(task)}"
+    return with_note(error, note + _advice(error, task))
+
+
+def _advice(error: BaseException, task: Task) -> str:
+    """Return advice for a task that edits its input, unless it is its own anyway."""
+    return "" if task._owns_arguments or task._options.mutates else edit_advice(error)
 
 
 def interrupted(error: BaseException) -> BaseException:
@@ -210,7 +216,6 @@ def interrupted(error: BaseException) -> BaseException:
 
 def with_note(error: BaseException, note: str) -> BaseException:
     """Add a note to an exception, and wrap one that would end the caller."""
-    note += edit_advice(error)
     if _must_be_wrapped(error):
         wrapped = RemoteTaskError(
             f"a task raised {type(error).__name__}, which would end the caller if it were raised "

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from lazyflow.graph.arguments import read_only
-from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.schedulers.actors.instance import ActorInstance
 from lazyflow.schedulers.actors.ports import Arguments, MakeActor, SavedState
 from lazyflow.schedulers.core.future import TaskFuture
@@ -17,7 +15,6 @@ from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
 from lazyflow.schedulers.processes.worker.value_store import UnopenedValue
 from lazyflow.schedulers.remote.calls import BLOB, CALLS, MAKE
 from lazyflow.store.memory.shared import Mappings
-from lazyflow.store.pickling.serialize import Encoded, decode
 
 
 class ActorWorker(WorkerProcess):
@@ -58,7 +55,7 @@ class ActorWorker(WorkerProcess):
 
     def open(self, packed: Any, what: str) -> Any:
         """Open what was encoded."""
-        return decode(Encoded(*packed), self.mappings.view)
+        return UnopenedValue(self.mappings, packed).owned()
 
     def began(self, number: int) -> None:
         """Note what runs, for whoever sees this process die."""
@@ -98,20 +95,18 @@ class _SentInputs:
     def waits(self) -> Sequence[TaskFuture]:
         return ()
 
-    def opened(self) -> tuple[Any, list[Any], list[bool]]:
+    def opened(self) -> tuple[Any, list[Any]]:
         try:
-            values = [_opened(load) for load in self._loads]
+            values = [
+                load.owned() if load.__class__ is UnopenedValue else load[0]
+                for load in self._loads
+            ]
             arguments = self._arguments
             if arguments.__class__ is UnopenedValue:
-                arguments = arguments.opened()
-            return arguments, values, [False] * len(values)
+                arguments = arguments.owned()
+            return arguments, values
         finally:
             self.discard()
 
     def discard(self) -> None:
         self._arguments, self._loads = None, []
-
-
-def _opened(load: Any) -> Any:
-    value = load.opened() if load.__class__ is UnopenedValue else load[0]
-    return read_only(value) if kinds[type(value)] == ARRAY else value

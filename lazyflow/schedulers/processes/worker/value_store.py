@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.memory.shared import Mappings
+from lazyflow.store.pickling.pickler import loads_owned
 from lazyflow.store.pickling.serialize import Encoded, decode
 
 
@@ -69,6 +71,14 @@ class UnopenedValue:
                 self._views.append(mappings.view(segment))
             except MemoryError as error:  # of the tasks that need it
                 self._error = error
+
+    def owned(self) -> Any:
+        """Return the value, once, in memory of its own, which may be edited."""
+        encoded = self._encoded
+        buffers = [b if type(b) is tuple else copy_of(b) for b in encoded.buffers]
+        self._encoded = Encoded(encoded.payload, buffers, encoded.size)
+        self._views = deque(map(copy_of, self._views))
+        return loads_owned(self.opened)
 
     def opened(self) -> Any:
         """Return the value, once; an error is raised for every task that needs it."""
