@@ -264,3 +264,9 @@ class WeakValues(_WeakEntries, Generic[V]):
     def __setitem__(self, name: Hashable, value: V) -> None:
         self._entries.pop(name, None)
         self._put(name, value)
+
+    def setdefault(self, name: Hashable, value: V) -> V:
+        """Return the object; put this one in its place first when there is none."""
+        if self.get(name) is None:
+            self._entries.pop(name, None)  # of another object that was collected
+        return self._put(name, value)() or value

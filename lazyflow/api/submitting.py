@@ -18,6 +18,7 @@ from lazyflow.graph.options import check_options
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task, function_name
 from lazyflow.schedulers.core.base import Puts, provides
+from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.errors.failures import summary
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.unfinished import unfinished
@@ -163,7 +164,7 @@ def map(
 
 
 def _call_each(func: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[Any]:
-    return [func(*item) for item in items]
+    return [finished(func(*item)) for item in items]
 
 
 def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -> Future:

@@ -146,4 +146,4 @@ _STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR, TUPLE, NAMEDTUPLE, DATACL
 
 
 #: ``stored[type(x)]`` tells whether a result ``x`` needs more than being put in its place.
-stored = TypeTable(lambda t: kinds[t] in _STORED)
+stored = TypeTable(lambda t: kinds[t] in _STORED, {types.CoroutineType: True})

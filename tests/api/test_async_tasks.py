@@ -63,6 +63,87 @@ def test_they_are_called_as_others(scheduler: str) -> None:
     assert delayed(add).__name__ == "add"
 
 
+class Adder:
+    def __init__(self, y: int) -> None:
+        self.y = y
+
+    async def __call__(self, x: int) -> int:
+        return await add(x, self.y)
+
+    def method(self, x: int) -> Any:
+        return add(x, self.y)
+
+
+def again(x: int) -> Any:
+    async def first() -> Any:
+        return add(x, 1)  # a coroutine that gives a coroutine
+
+    return first()
+
+
+def a_pair(x: int) -> Any:
+    async def pair() -> tuple[int, list[int]]:
+        return x, [x]
+
+    return pair()
+
+
+def made_by_a_function(path: str) -> Any:
+    return at_last(path)
+
+
+#: Callables that are no coroutine functions and return coroutines: each adds one.
+RETURNING = {
+    "an object with async __call__": Adder(1),
+    "a partial of it": partial(Adder(1)),
+    "a function": lambda x: add(x, 1),
+    "a method": Adder(1).method,
+    "a coroutine in a coroutine": again,
+    "a partial of a function": partial(lambda y, x: add(x, y), 1),
+}
+
+
+@pytest.mark.parametrize("func", RETURNING.values(), ids=RETURNING)
+def test_coroutines_that_a_call_returns_are_awaited(scheduler: str, func: Any) -> None:
+    lazy = delayed(func)
+    assert (lazy(lazy(1)) + lazy(5)).compute() == 9
+    assert submit(func, 1).result() == 2
+    assert [f.result() for f in lazyflow.map(func, [1, 2, 3], batch=2)] == [2, 3, 4]
+    assert delayed(func, mutates=True, retries=1)(delayed(int)(1)).compute() == 2
+
+
+def test_what_they_give_is_a_result_as_any_other(scheduler: str) -> None:
+    one, other = delayed(a_pair, nout=2)(1)
+    assert compute(one, other) == (1, [1])
+    assert delayed(lambda x: add(x, 0))(2).compute() == 2
+    lazy = delayed(lambda: _lazily())()
+    assert lazy.compute() == 3
+
+
+async def _lazily() -> Any:
+    return delayed(add)(1, 2)
+
+
+def test_errors_of_returned_coroutines(scheduler: str, tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="in the coroutine") as caught:
+        delayed(lambda: broken())().compute()
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[-1] == "broken"
+    assert not {"run_until_complete", "run", "to_the_end"} & set(names)
+    assert delayed(made_by_a_function, retries=1)(str(tmp_path / "x")).compute() == 1
+    with pytest.raises(OSError, match="at first"):
+        delayed(made_by_a_function)(str(tmp_path / "y")).compute()
+
+
+@pytest.mark.parametrize("scheduler", CANCELLING, indirect=True)
+def test_a_returned_one_that_is_given_up_is_cancelled(scheduler: str) -> None:
+    began, ended = Gate(), Gate()
+    future = submit(lambda: until_cancelled(began, ended))
+    assert began.wait(60)
+    assert future.cancel()
+    assert ended.wait(60)
+
+
 def test_they_may_compute_and_await(scheduler: str) -> None:
     assert submit(nested, -3).result() == 3
 

@@ -1,4 +1,6 @@
-"""Coroutine functions as tasks: a call runs to its end on the event loop of its thread.
+"""Coroutines of tasks: a call runs to its end on the event loop of its thread.
+
+So is what any other callable returns, if that is a coroutine.
 
 When its run is given up before, the coroutine is cancelled, so that its `finally` blocks run; but
 Ray ends the worker process of tasks that are given up.
@@ -12,7 +14,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial, update_wrapper
-from types import MethodType, TracebackType
+from types import CoroutineType, MethodType, TracebackType
 from typing import Any
 
 from lazyflow.departures import LastCall
@@ -49,6 +51,16 @@ async def _cancellable(coroutine: Coroutine[Any, Any, Any], owner: Any) -> Any:
         del task, cancel, owner, coroutine  # the frame may stay with an error
 
 
+def finished(value: Any) -> Any:
+    """Return what a call has returned; if that is a coroutine, what it gives at its end."""
+    while value.__class__ is CoroutineType:
+        try:
+            value = to_the_end(value)
+        except BaseException as error:
+            raise error.with_traceback(_of_the_users(error.__traceback__))  # noqa: B904 - itself
+    return value
+
+
 class Awaited:
     """A coroutine function as a plain function, whose call runs the coroutine to its end."""
 
@@ -57,10 +69,7 @@ class Awaited:
         update_wrapper(self, func)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return to_the_end(self.__wrapped__(*args, **kwargs))
-        except BaseException as error:
-            raise error.with_traceback(_of_the_users(error.__traceback__))  # noqa: B904 - itself
+        return finished(self.__wrapped__(*args, **kwargs))
 
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         return self if obj is None else MethodType(self, obj)

@@ -11,7 +11,7 @@ from math import inf
 from types import TracebackType
 from typing import Any
 
-from lazyflow.departures import LastCall
+from lazyflow.departures import LastCall, WeakValues
 from lazyflow.errors import Cancelled, TaskTimeout
 from lazyflow.schedulers.core.base import EndsTasks, provides
 from lazyflow.schedulers.core.current_worker import asleep
@@ -51,7 +51,8 @@ class TaskFuture:
         self._value: Any = None
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
-        self._unseen: LastCall | None = None  # logs an error that was never looked at
+        # What logs an error that was never looked at, and whether it was.
+        self._unseen: tuple[LastCall, _ToldError] | None = None
         self._open = [None]  # the thread that pops it sets the outcome
         self._callbacks: list[Callable[[TaskFuture], None]] = []
         self.run: tuple[Any, int] | None = None
@@ -102,7 +103,8 @@ class TaskFuture:
             self._error, self._trace = error, traceback_of(error)
             # The caller that cancelled, interrupted or ended the program knows it.
             if type(error) is not Cancelled:
-                self._unseen = LastCall(log_unseen, error)
+                told = _told.setdefault(id(error), _ToldError(error))
+                self._unseen = LastCall(log_unseen, told), told
         self.run = None
         callbacks = self._callbacks
         self.state = state  # from here on it may be opened again, which has callbacks of its own
@@ -115,7 +117,7 @@ class TaskFuture:
         """Forget a failure: another run will set the outcome."""
         self._error = self._trace = None
         if self._unseen is not None:
-            self._unseen.forget()
+            self._unseen[0].forget()
             self._unseen = None
         self._callbacks = []
         self.state = PENDING
@@ -147,8 +149,9 @@ class TaskFuture:
         """Return value and error; of a value in another process, the handle."""
         if self._error is not None:
             if self._unseen is not None:
-                self._unseen.forget()
-                _was_told(self._error)
+                call, told = self._unseen
+                call.forget()
+                told.is_told = True
             return None, BaseException.with_traceback(self._error, self._trace)
         return self._value, None
 
@@ -172,23 +175,28 @@ class TaskFuture:
         return self.outcome()
 
 
-def _was_told(error: BaseException) -> bool:
-    """Tell whether this was called for an error before: many futures may have the same."""
-    try:
-        known = vars(error)
-        was_told = "_lazyflow_told" in known
-        known["_lazyflow_told"] = True
-    except Exception:  # its class does not let us
-        return False
-    return was_told
+class _ToldError:
+    """An error, and whether the program was told of it: one for all futures that have the error."""
+
+    __slots__ = ("__weakref__", "error", "is_told")
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.is_told = False
 
 
-def log_unseen(error: BaseException) -> None:
+#: By id of the error, which lives as long as a future that has it.
+_told: WeakValues[_ToldError] = WeakValues()
+
+
+def log_unseen(told: _ToldError) -> None:
     """Log the error of a future, if neither that nor another one with this error was looked at."""
     import logging  # 5 ms that a program without such errors does not pay
 
-    if _was_told(error):
+    if told.is_told:
         return
+    told.is_told = True
+    error = told.error
     logging.getLogger("lazyflow").error(
         "a future or persisted value that nobody looked at had failed: %s: %s (%s)",
         type(error).__name__, text_of(error), " ".join(notes_of(error)),

@@ -23,6 +23,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
+from types import CoroutineType
 from typing import Any
 
 from lazyflow.errors import Cancelled
@@ -70,9 +71,7 @@ class Run(Lifecycle):
         if self.observers.on_ran:
             self.observers.time_here()
         self.arrivals = _counters(plan.needs)
-        self.releases = _counters(
-            [len(u) if u.__class__ is list else 1 for u in plan.consumers]
-        )
+        self.releases = _counters([len(u) if u.__class__ is list else 1 for u in plan.consumers])
         self.ready: Any = PriorityQueue(plan) if plan.priorities else plan.ready.copy()
         self.copied: set[int] = set()  # results of which each consumer gets a copy
         if plan.slow or request.check_mutation or self.deadline:
@@ -178,7 +177,7 @@ class Run(Lifecycle):
                         if stop:
                             return
                     if stored[type(value)]:
-                        value = self.keep(i, value)
+                        value = self.keep(i, value, given)
                         if value is LATER:
                             break
                     values[i] = value
@@ -245,17 +244,18 @@ class Run(Lifecycle):
 
     # -- what the loop does now and then ----------------------------------------------------
 
-    def keep(self, i: int, value: Any) -> Any:
+    def keep(self, i: int, value: Any, given: Any = ()) -> Any:
         """Return the form in which a result is stored; LATER when it has yet to be computed."""
         kind = kinds[type(value)]
         if kind == ARRAY:
-            if self.plan.consumers[i] == self.plan.end:
-                return value
-            if not value.flags.writeable and not is_open(value):
+            can_change = value.flags.writeable or is_open(value)
+            if not can_change or self.plan.consumers[i] == self.plan.end:
                 return value
             return locked(value, sys.getrefcount(value) <= _FRESH)
         if kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
+        if value.__class__ is CoroutineType:
+            return self.keep(i, slow_path.awaited(self, i, list(given), value))
         if kind != ITERATOR and self.plan.consumers[i] != self.plan.end:  # tasks read it
             value = protected(value, sys.getrefcount(value) <= _FRESH)
         if kind == ITERATOR:

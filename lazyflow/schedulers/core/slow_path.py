@@ -15,9 +15,10 @@ from lazyflow.errors import Cancelled, InputMutated
 from lazyflow.graph.arguments import Binder
 from lazyflow.graph.items import check_length, itemized
 from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import forget_context, is_users_interrupt
-from lazyflow.schedulers.core.lifecycle import Lifecycle
+from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import task_over
 from lazyflow.store.protected import editable
@@ -80,7 +81,7 @@ class SlowCall(ABC):
                 self.given = self._editable(None if left else last) if mutates else (
                     self._private())
                 before = self._contents() if check and not mutates else None
-                value = self.call_once()
+                value = finished(self.call_once())
                 if before is not None:
                     self._compare(before)
                 if nout is not None and (value.__class__ is not tuple or len(value) != nout):
@@ -246,6 +247,18 @@ def _failed(run: Lifecycle, i: int, call: TaskCall, error: BaseException) -> Non
     run.fail_task(i, error, given)
 
 
+def awaited(run: Lifecycle, i: int, given: list[Any], coroutine: Any) -> Any:
+    """Return the value of a coroutine that task `i` returned, None if the task failed.
+
+    It is LATER when the run has ended meanwhile.
+    """
+    try:
+        return finished(coroutine)
+    except BaseException as error:
+        value = retried(run, i, given, error)
+        return LATER if run.stop else value
+
+
 def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> Any:
     """Try a task again that raised in the quick loop; return its value, or None if it failed."""
     _stop_if_interrupted(run, error)
@@ -259,7 +272,7 @@ def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> A
         if here.uses:
             task_over(run)
         try:
-            value = _called(task, given)
+            value = finished(_called(task, given))
             run.observers.task_ended(run, i)
             return value
         except BaseException as again:

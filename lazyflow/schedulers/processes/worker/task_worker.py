@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import HELD, Task
+from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import task_of
@@ -290,6 +291,7 @@ class TaskWorker(WorkerProcess):
 
     def _stored(self, i: int, flags: int, value: Any) -> tuple[Any, ...]:
         """Store a result if it is to be kept; return what the answer has of it."""
+        value = finished(value)
         if kinds[type(value)] in (LAZY, COLLECTION):
             value = _value_if_held(task_of(value))
         kind = kinds[type(value)]
