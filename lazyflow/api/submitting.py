@@ -6,14 +6,23 @@ import copy as copying
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lazyflow.api.decorator import DelayedFunction, check_keywords, delayed
+from lazyflow.api.decorator import DelayedFunction, check_keywords, delayed, gathered
 from lazyflow.api.futures import Future
 from lazyflow.api.lazy import Delayed
 from lazyflow.api.run_options import RunOptions, SchedulerLike, scheduler_or_default
 from lazyflow.api.runs import remember, start_background
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.building import new_leaf, new_task
-from lazyflow.graph.kinds import ARRAY, COLLECTION, IMMUTABLE, LAZY, kinds
+from lazyflow.graph.kinds import (
+    ARRAY,
+    ATOM,
+    COLLECTION,
+    FRAME,
+    IMMUTABLE,
+    ITERATOR,
+    LAZY,
+    kinds,
+)
 from lazyflow.graph.options import check_options
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task, function_name
@@ -167,6 +176,10 @@ def _call_each(func: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[A
     return [finished(func(*item)) for item in items]
 
 
+#: Kinds in which `put` looks for no futures.
+_SINGLE = frozenset({ATOM, ARRAY, FRAME, ITERATOR, LAZY, COLLECTION})
+
+
 def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -> Future:
     """Give a value to the workers once, and return a future that stands for it in any call.
 
@@ -176,7 +189,8 @@ def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -
     Parameters
     ----------
     value
-        Any object; on schedulers with processes, one that can be pickled.
+        Any object; on schedulers with processes, one that can be pickled. Of futures and lazy
+        values in it the values are put, when they are there.
     copy
         True: a snapshot is taken now, and later edits of `value` are not seen. False: schedulers
         that share the caller's memory keep `value` itself, which must not change any more.
@@ -194,6 +208,10 @@ def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -
     """
     if isinstance(value, Future):
         return value
+    if kinds[type(value)] not in _SINGLE:
+        lazy = new_task(Delayed, gathered, (value,), depth=2)
+        if any(each._func is HELD for each in lazy._inputs):  # futures: their values are put
+            return started([lazy], RunOptions("put", {}, scheduler))[0]
     inner = TaskFuture(f"put({summary(value)})", scheduler_or_default(scheduler))
     leaf = new_leaf(Delayed, HELD, inner, depth=2)
     keeper = inner.scheduler

@@ -31,7 +31,9 @@ ITERATOR = 13  # taken once at the call; every execution gets a fresh iterator
 DICTVIEW = 14
 ARRAY = 15  # numpy.ndarray and its subclasses: handed over as a read-only view
 FRAME = 16  # pandas DataFrame, Series: handed over as a shallow (copy-on-write) copy
-FOREIGN = 17  # follows dask's protocol: becomes a task that has dask compute it, where it is lazy
+#: Follows dask's protocol: becomes a task that has dask compute it, where it is lazy. Or it is the
+#: future of an engine.
+FOREIGN = 17
 
 #: Types whose values nobody can edit.
 IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
@@ -93,8 +95,13 @@ def _classify(t: type) -> int:
     return _classify_foreign(t)
 
 
+_FUTURES = frozenset({("distributed.client", "Future"), ("ray", "ObjectRef")})
+
+
 def _classify_foreign(t: type) -> int:
     if hasattr(t, "__dask_graph__"):
+        return FOREIGN
+    if any((each.__module__, each.__name__) in _FUTURES for each in t.__mro__):
         return FOREIGN
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and issubclass(t, getattr(numpy, "ndarray", ())):

@@ -14,6 +14,7 @@ from lazyflow.departures import WeakValues
 from lazyflow.graph.building import new_task
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import users_depth
+from lazyflow.interop.engine_futures import engine_task
 
 __all__ = ["dask_task"]
 
@@ -38,8 +39,12 @@ class _HiddenCollection:
 def dask_task(value: Any) -> Delayed | None:
     """Return a task that computes a collection of dask; None if nothing in it is lazy.
 
+    Futures of engines are not computed: the task stands for their value.
+
     Objects of xarray, for example, follow dask's protocol whether or not they hold dask's arrays.
     """
+    if not hasattr(value, "__dask_graph__"):
+        return engine_task(value)
     if value.__dask_graph__() is None:
         return None
     task = _tasks.get(id(value))

@@ -34,6 +34,9 @@ one that the user has started is left alone.
   distributed that may run a task, by name, address or host: one that is not there is refused, and
   for one that goes away the task waits until it is back under that name. Other schedulers refuse
   ``workers=``.
+- Futures of the engine's own among arguments, at any depth, are their values: those that
+  ``client.submit`` and ``client.scatter`` give, and Ray's ``ObjectRef``. The values stay in the
+  engine; another scheduler gets them from there.
 - What else an engine can be told it gets as it is: distributed by ``with dask.annotate(...)`` and
   ``distributed.span``, also for actors that are made in the block; Ray by ``with
   lazyflow.config.set(ray_options={"scheduling_strategy": ..., "runtime_env": ...})``. Tasks may

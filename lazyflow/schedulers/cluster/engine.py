@@ -205,6 +205,13 @@ class Engine(ABC):
         """Send a value to the cluster; return its handle."""
 
     @abstractmethod
+    def adopt(self, theirs: Any, then: Callable[[BaseException | None], None]) -> Any:
+        """Make an outcome of a future of the engine's own; return its handle.
+
+        `then` is called, in any thread, when it is there, or with the error of the future.
+        """
+
+    @abstractmethod
     def is_lost(self, handle: Any) -> bool:
         """Return whether the value of a handle is lost."""
 
@@ -217,6 +224,10 @@ class Engine(ABC):
         """Return the form of a handle by which an actor fetches the value."""
 
     # -- for each engine: groups of tasks, and actors -------------------------------------------
+
+    def annotated_retries(self) -> int:
+        """Return the retries that annotations of the engine's own ask for where this is called."""
+        return 0
 
     @abstractmethod
     def width(self) -> int:

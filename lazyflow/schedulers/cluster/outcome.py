@@ -176,6 +176,11 @@ class GroupOutcome:
         )
 
 
+def adopted(value: Any) -> GroupOutcome:
+    """Return a value of the engine's own as the outcome of a group."""
+    return GroupOutcome({0: value})
+
+
 # -- pieces of tasks ------------------------------------------------------------------------
 
 

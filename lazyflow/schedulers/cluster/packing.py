@@ -13,7 +13,7 @@ from typing import Any
 
 from lazyflow.errors import InputMutated
 from lazyflow.graph.kinds import ARRAY, kinds
-from lazyflow.graph.options import scheduling_options
+from lazyflow.graph.options import Options, scheduling_options
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, Task, place
 from lazyflow.schedulers.cluster.engine import Engine
@@ -47,10 +47,17 @@ class RunValues:
 
     leaves
         Values by number of the leaf, or references to values that the engine holds.
+
+    Parameters
+    ----------
+    retries
+        Of tasks that have none of their own.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, retries: int) -> None:
         self._engine = engine
+        self._retries = retries
+        self._options: dict[Options, Options] = {}
         self.leaves: dict[int, Any] = {}
         # values are held, so that their identities stay unique
         self._puts: dict[Any, tuple[Any, Put]] = {}
@@ -81,6 +88,14 @@ class RunValues:
                 self.leaves[i] = value
             if error is not None:
                 yield i, error
+
+    def options_of(self, task: Task) -> Options:
+        """Return the options of a task for its worker."""
+        given: Options = task._options
+        if not self._retries or given.retries:
+            return given
+        return self._options.get(given) or self._options.setdefault(
+            given, given.replace(retries=self._retries))
 
     def lost(self, plan: Plan, members: Iterable[int]) -> Iterator[tuple[int, Task]]:
         """Yield leaves that some tasks read and the engine has lost, with what made them."""
@@ -200,7 +215,7 @@ class Packer:
         task = self._queue.plan.tasks[i]
         numbers = self._queue.plan.inputs[i]
         inputs = None if numbers is None else tuple([self._input(j) for j in numbers])
-        options = task._options
+        options = self._inputs.options_of(task)
         key = task._key if options.named else None
         try:
             how, arguments = self._arguments(task)

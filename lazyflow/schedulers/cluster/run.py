@@ -62,7 +62,7 @@ class EngineRun(Lifecycle):
         self.engine = engine
         self.name = f"{next(_names)}"
         limit = request.num_workers or config.get("num_workers")
-        self.inputs = RunValues(engine)
+        self.inputs = RunValues(engine, engine.annotated_retries())
         self.queue = GroupQueue(
             plan, engine, self.failed, limit, self.inputs.leaves, config.get("crash_retries"))
         self.under_way: dict[int, TaskGroup] = {}

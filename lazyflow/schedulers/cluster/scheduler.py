@@ -17,11 +17,11 @@ from lazyflow.schedulers.actors.deaths import shut_down
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors.link import EnginePort
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.results import Put
+from lazyflow.schedulers.cluster.results import EngineResult, Put
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.base import EndsTasks, KeepsActors, MakesRuns, Puts, Request
-from lazyflow.schedulers.core.future import wait_watching
+from lazyflow.schedulers.core.future import TaskFuture, wait_watching
 from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.remote.versions import versions
 
@@ -125,6 +125,18 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
     def _here(self) -> Inside | None:
         here = scheduler_here.get()
         return here if type(here) is Inside and here.name == self.name else None
+
+    def adopt(self, theirs: Any, inner: TaskFuture, task: Task) -> None:
+        """Have a future get the value of one of the engine's, once that is there, or its error."""
+        engine = self.engine()
+
+        def there(error: BaseException | None) -> None:
+            if error is not None:
+                inner.set_error(error)
+            else:
+                inner.set_value(EngineResult(engine, handle, 0, task, None, None))
+
+        handle = engine.adopt(theirs, there)
 
     def put(self, value: Any, task: Task) -> Put:
         """Send a snapshot of a value to the engine; `task` has its name and place.

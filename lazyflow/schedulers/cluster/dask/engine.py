@@ -16,7 +16,7 @@ from dask._task_spec import Task as TheirTask
 from dask._task_spec import TaskRef
 
 from lazyflow.departures import LastCall
-from lazyflow.errors import SchedulerLost, WorkerDied
+from lazyflow.errors import Cancelled, SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options, scheduling_options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.dask.actors import DaskLink
@@ -31,7 +31,7 @@ from lazyflow.schedulers.cluster.dask.in_worker import (
 )
 from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.outcome import GroupOutcome
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, adopted
 from lazyflow.schedulers.cluster.results import EngineResult, because, gone
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
@@ -90,6 +90,15 @@ class DaskEngine(Engine):
             "so that nothing keeps distributed from running a task again whose worker died. Leave "
             "crash_retries=0 out, or allow code there."
         )
+
+    def annotated_retries(self) -> int:
+        found = dask.get_annotations().get("retries") or 0
+        if not isinstance(found, int):
+            raise TypeError(
+                f"retries in dask.annotate must be a whole number; got {found!r}. For tasks that "
+                "differ: lazyflow.delayed(f, retries=n)"
+            )
+        return found
 
     def new_handle(self, run: EngineRun, group: TaskGroup, is_part: bool = False) -> DaskHandle:
         part = "part_of_" if is_part else ""  # a name of their own: the scheduler goes by names
@@ -192,6 +201,20 @@ class DaskEngine(Engine):
             (future,) = self.client.scatter([outcome], hash=False)
         handle = DaskHandle(future.key)
         handle.hold(future)
+        return handle
+
+    def adopt(self, theirs: Any, then: Callable[[BaseException | None], None]) -> DaskHandle:
+        client = self.client
+        handle = DaskHandle(self.reference.new_key("adopted"))
+        made = client.submit(adopted, theirs, key=handle.key)
+        handle.hold(made)
+
+        def ended(future: Any) -> None:
+            cancelled = future.status in ("cancelled", "lost")
+            then(Cancelled(f"{theirs!r} was {future.status}") if cancelled
+                 else future._state.exception)
+
+        made.add_done_callback(ended)
         return handle
 
     def is_lost(self, handle: Any) -> bool:

@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future as TheirFuture
 from functools import partial
 from itertools import islice
@@ -33,7 +33,7 @@ from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.outcome import GroupOutcome
+from lazyflow.schedulers.cluster.outcome import GroupOutcome, adopted
 from lazyflow.schedulers.cluster.ray.actors import RayActor, RayLink
 from lazyflow.schedulers.cluster.results import EngineResult, because
 from lazyflow.schedulers.cluster.run import EngineRun
@@ -56,6 +56,16 @@ def _group(payload: bytes, parts: list[list[int]], *deps: GroupOutcome) -> tuple
     return (*map(outcome.part, parts), report) if parts else (outcome, report)
 
 
+def _adopted(value: Any) -> tuple[GroupOutcome, None]:
+    return adopted(value), None
+
+
+def _cause(error: BaseException | None) -> BaseException | None:
+    """Return what the user's function raised, of the error that Ray gives."""
+    cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+    return cause if isinstance(cause, BaseException) else error
+
+
 class RayEngine(Engine):
     """The engine of this process's Ray. Handles have Ray's reference as `ref`."""
 
@@ -63,6 +73,7 @@ class RayEngine(Engine):
 
     def __init__(self) -> None:
         self._remote = ray.remote(_group)
+        self._adopted = ray.remote(_adopted).options(num_returns=2, num_cpus=0)
         self._actor_class = ray.remote(RayActor)
         self._job = ray.get_runtime_context().get_job_id()
         self._is_gone = False
@@ -139,6 +150,11 @@ class RayEngine(Engine):
 
     def send(self, outcome: GroupOutcome) -> SimpleNamespace:
         return SimpleNamespace(ref=ray.put(outcome))
+
+    def adopt(self, theirs: Any, then: Callable[[BaseException | None], None]) -> SimpleNamespace:
+        ref, report = self._adopted.remote(theirs)
+        report.future().add_done_callback(lambda future: then(_cause(future.exception())))
+        return SimpleNamespace(ref=ref)
 
     def is_lost(self, handle: Any) -> bool:
         return handle is None or handle.ref is None
