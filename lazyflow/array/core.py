@@ -16,7 +16,7 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.evaluation.as_tasks import as_tasks
 from lazyflow.array.evaluation.assembly import Assembly, buffered, finished
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation.lengths import kept, known
 from lazyflow.array.foreign import of_dask, plain, refuse_lazy
 from lazyflow.array.missing import missing
 from lazyflow.array.nodes.align import SizesNeeded
@@ -290,8 +290,7 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         return finished(self._expr, values)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
-        node = self._expr
-        return type(self)(Tasks(tasks, node.dtype_or_lazy, node.chunks, order=node.memory_order))
+        return type(self)(kept(self._expr, tasks))
 
     def _finalizer(self) -> Any:
         return Assembly(self._expr)
@@ -326,9 +325,10 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         raise TypeError("unhashable type: 'Array'")
 
     def __reduce__(self) -> Any:
+        dtype = self.dtype  # before there are tasks, which check what they know
         (self,) = type(self).__lazyflow_optimize__([self])
         data = graph_pickle.packed_together(self.__lazyflow_tasks__())
-        return _from_tasks, (data, self.dtype, self.chunks, self._expr.memory_order)
+        return _from_tasks, (data, dtype, self.chunks, self._expr.memory_order)
 
     # -- methods that are functions too -----------------------------------------------------------
 

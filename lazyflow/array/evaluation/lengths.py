@@ -8,6 +8,7 @@ to tell how long the texts are, or what the unit is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -18,7 +19,9 @@ from lazyflow.array.chunks import Chunks, chunks_of
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, below, rebuilt, same, same_line
 from lazyflow.array.nodes.indexing.masks import Masked, note_counts
+from lazyflow.array.nodes.lazy_dtype import LazyDtype
 from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.passes.pipeline import optimize
 from lazyflow.graph.task import Task
@@ -102,6 +105,27 @@ def dtype_of_cast(node: Expr, dtype: Any) -> np.dtype[Any]:
         if found:
             return np.result_type(*found)
     return np.empty(0, node.dtype).astype(dtype).dtype
+
+
+def kept(node: Expr, tasks: Sequence[Task]) -> Tasks:
+    """Return the node of an array whose blocks are kept by tasks.
+
+    A dtype that is not known by now, to which the blocks were not held, is what they have.
+    """
+    dtype: Any = node.known_dtype or LazyDtype(partial(_dtype_of_blocks, tasks, node.chunks))
+    return Tasks(tasks, dtype, node.chunks, order=node.memory_order)
+
+
+def _dtype_of_blocks(tasks: Sequence[Task], chunks: Chunks) -> np.dtype[Any]:
+    found = {*_computed([Tasks(tasks, np.dtype(object), chunks)], attrgetter("dtype"))[0]}
+    if len(found) == 1:
+        return found.pop()
+    if {dtype.kind for dtype in found} not in ({"S"}, {"U"}):
+        raise TypeError(
+            f"the dtype is not known: there are blocks of {', '.join(sorted(map(str, found)))}. "
+            "Pass dtype= to the function that made them, such as map_blocks()."
+        )
+    return np.result_type(*found)
 
 
 def _own_dtype(dtype: Any, block: Any) -> Any:

@@ -113,7 +113,7 @@ def declared(dtype: Any, meta: Any) -> np.dtype[Any] | None:
                 "only the type of the elements, use dtype="
             )
     found = np.dtype(dtype)
-    if found.itemsize == 0 and found.kind in "SU":
+    if found.itemsize == 0 and found.names is None:
         raise TypeError(
             f"dtype={dtype!r:.50} does not say how long the strings are; give the length, as in "
             f"'{found.kind}10'"

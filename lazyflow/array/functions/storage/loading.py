@@ -75,7 +75,7 @@ def from_array(
     if isinstance(x, np.ndarray):
         x = plain(x)
     shape = tuple(map(operator.index, x.shape))
-    dtype = np.dtype(x.dtype)
+    dtype: Any = x.dtype if isinstance(x, np.ndarray) else declared(x.dtype, None)
     own = _own_chunks(x)
     found = normalize_chunks(chunks, shape, _limit(chunks, own, dtype), dtype, own)
     if isinstance(x, np.ndarray) and not lock and asarray is not False:
