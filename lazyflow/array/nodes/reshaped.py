@@ -8,6 +8,7 @@ making larger ones than the input has (dask#8110).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -104,8 +105,8 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
     Parameters
     ----------
     limit
-        Elements that a block may have in a group of axes that change; as many as the largest
-        has now, if left out.
+        Elements that a block may have; as many as the largest has now in each group of axes that
+        change, if left out.
     merge
         False: where axes become one, all but the last are cut into chunks of length 1.
     """
@@ -113,7 +114,10 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
     if old == shape:
         return node
     groups = grouped(old, shape)
-    parts = [_parts(node.chunks, shape, group, limit, merge) for group in groups]
+    if limit is None:
+        parts = [_parts(node.chunks, shape, group, None, merge) for group in groups]
+    else:
+        parts = _parts_within(node.chunks, shape, groups, limit, merge)
     befores, flat, runs, afters = zip(*parts, strict=True)
     after: Chunks = sum(afters, ())
     if isinstance(node, InMemory) and node.array.flags.c_contiguous:
@@ -183,6 +187,26 @@ def _parts(
         whole = tuple([(n,) for n in wanted])
         after = _as_runs(whole, min(limit, max(flat)))
     return before, flat, _runs(after), after
+
+
+def _parts_within(
+    chunks: Chunks, shape: Shape, groups: Sequence[AxisGroup], limit: int, merge: bool
+) -> list[tuple[Chunks, Sizes, Sizes, Chunks]]:
+    """Return the `_parts` of groups in blocks of at most some elements; axes that stay are cut."""
+    own: list[Any] = list(chunks)
+    stay = [group.first for group in groups if group.is_one]
+    while (size := prod([max(own[k]) for k in stay])) > limit:
+        longest = max(stay, key=lambda k: max(own[k]))
+        most = max(own[longest]) // -(-size // limit)
+        own[longest] = _fitted(own[longest], max(most, 1), False)
+    left, found, changing = limit // size, [], len(groups) - len(stay)
+    for group in groups:
+        share = max(int((left + 0.5) ** (1 / max(changing, 1))), 1)  # none takes all
+        found.append(_parts(tuple(own), shape, group, share, merge))
+        if not group.is_one:
+            _, before, after, _ = found[-1]
+            left, changing = left // max(*before, *after), changing - 1
+    return found
 
 
 def _runs(chunks: Chunks) -> Sizes:

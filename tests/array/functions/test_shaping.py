@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import lazyflow as lf
 import lazyflow.array as la
+from lazyflow.array.chunks import parse_bytes
 
 
 def chunked(draw, a, source=None):
@@ -314,3 +315,33 @@ def test_only_what_is_needed_of_a_concatenation_is_computed():
     check(x[-1:-3:-1], np.zeros(2))
     check(x[-1], np.zeros(()))
     check((x * 2)[10:], np.zeros(2))
+
+
+@pytest.mark.parametrize(("chunks", "shape", "limit"), [
+    ((10, 8, 1000, 400), (400, 1000, 400), "8M"),
+    ((10, 8, 1000, 400), (50, 8, 400_000), "8M"),
+    ((50, 8, 1000, 400), (50, 8, 400_000), 80),
+    ((50, 8, 1, 400), (400, 400_000), 800),
+    ((50, 8, 1000, 400), (25, 2, 8, 400_000), "1M"),
+])
+def test_the_limit_of_reshape_counts_axes_that_stay(chunks, shape, limit):
+    found = la.zeros((50, 8, 1000, 400), chunks=chunks).reshape(shape, limit=limit)
+    limit = parse_bytes(limit) if isinstance(limit, str) else limit
+    assert limit / 4 < 8 * prod(found.chunksize) <= limit
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_chunk_of_a_reshape_is_over_the_limit(data):
+    lengths = st.sampled_from([1, 2, 3, 4, 6, 12])
+    groups = data.draw(st.lists(st.lists(lengths, min_size=1, max_size=3), min_size=1, max_size=3))
+    old = tuple(n for group in groups for n in group)
+    new = tuple(n for group in groups for n in data.draw(
+        st.sampled_from([group, [int(np.prod(group))], group[::-1], [1, *group]])
+    ))
+    chunks = tuple(data.draw(st.integers(1, n)) for n in old)
+    limit = data.draw(st.sampled_from([1, 2, 5, 16, 100]))
+    x = la.arange(np.prod(old)).reshape(old).rechunk(chunks)
+    found = x.reshape(new, limit=limit * 8, merge_chunks=data.draw(st.booleans()))
+    assert new == old or np.prod(found.chunksize) <= limit
+    np.testing.assert_array_equal(found.compute(), np.arange(np.prod(old)).reshape(new))
