@@ -141,6 +141,12 @@ class Engine(ABC):
                 del concerned, cancels
             item = step = details = None  # hold nothing meanwhile
 
+    def leave_runs(self, error: BaseException) -> None:
+        """In the child of a fork, end the runs that are under way: for this process alone."""
+        for run in {run for run, _ in self._groups.values()}:
+            run.observers.clear()  # they hear of it in the parent
+            run.cancel(error)
+
     def close(self) -> None:
         """End the thread after the queued steps. Never locks."""
         self.closing = True

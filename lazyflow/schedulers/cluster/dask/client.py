@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
@@ -37,13 +39,17 @@ class ClientReference:
     """
 
     def __init__(self, client: Any) -> None:
+        refuse_in_fork(client)
         self._client = weakref.ref(client)
+        self._pid = os.getpid()
         self.topic = f"lazyflow-{client.id}"
         self.unique = uuid.uuid4().hex
 
     def get(self) -> Any:
         """Return the client; raise SchedulerLost if it is closed, TypeError on its own loop."""
         client = self._client()
+        if self._pid != os.getpid():
+            raise forked()
         if client is None or not self.is_usable():  # a lost one tries to connect for 30 s
             raise lost()
         refuse_on_loop(client)
@@ -193,6 +199,29 @@ def refuse_on_loop(client: Any) -> None:
             "x.result(), pass values as arguments instead of put(x), or make the client without "
             "asynchronous=True."
         )
+
+
+def refuse_in_fork(client: Any) -> None:
+    """Raise SchedulerLost if a client is that of the parent of this process.
+
+    Its event loop was in a thread that the child of a fork has not: what is asked of it would be
+    waited for without end.
+    """
+    if client.status != "running":
+        return
+    loop = client.loop.asyncio_loop
+    ident = getattr(loop, "_thread_id", None)  # of the thread that runs it; other loops have none
+    if ident is not None and ident not in [each.ident for each in threading.enumerate()]:
+        raise forked()
+
+
+def forked() -> SchedulerLost:
+    """Return the error of what is asked of the parent's client in the child of a fork."""
+    return SchedulerLost(
+        f"this process (pid {os.getpid()}) is the child of a fork, and the distributed.Client "
+        "that it uses is its parent's, whose connection and threads it has not. Make a client "
+        "here: Client(address, set_as_default=True); or start processes by \"spawn\"."
+    )
 
 
 def lost(cause: BaseException | None = None) -> SchedulerLost:

@@ -13,7 +13,7 @@ import distributed
 from lazyflow import config
 from lazyflow.departures import WeakTable
 from lazyflow.errors import SchedulerLost
-from lazyflow.schedulers.cluster.dask.client import lost
+from lazyflow.schedulers.cluster.dask.client import forked, lost
 from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 from lazyflow.schedulers.cluster.dask.local import started
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
@@ -156,6 +156,8 @@ def _before_clusters_end() -> None:
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
+    for engine in _living():
+        engine.leave_runs(forked())
     _engines.clear()
     for scheduler in tuple(_made.living()):
         scheduler._in_fork()
