@@ -49,6 +49,7 @@ LAYERS = [
     ("lazyflow.array.evaluation", 5.3),
     ("lazyflow.array.core", 5.4),
     ("lazyflow.array.dispatch", 5.4),
+    ("lazyflow.array.aliases", 5.4),
     ("lazyflow.array.as_objects", 5.4),
     ("lazyflow.array.foreign", 5.4),
     ("lazyflow.array.numba_type", 5.4),

@@ -58,6 +58,12 @@ Operands that are NumPy's
     expression is computed raises `InputMutated`: give it a copy, ``x + b.copy()``. `from_array`,
     `asarray` and ``array(copy=False)`` alone stand for the memory that they are given, as it is
     when it is read. The rule is the same on all schedulers.
+Views
+    are those of NumPy: a write into ``x[1:3]``, ``x.T``, ``x['field']``, ``x.real`` or a reshape
+    that copies nothing is one into `x`, and they show what is written into `x`. What was computed
+    of them, or is made by index arrays, `copy`, `flatten`, `rechunk` or `persist`, is an array of
+    its own. ``x.flat`` is computed, and refuses writes. What is read-only in NumPy (`broadcast_to`,
+    `diagonal`, windows) is an array of its own here.
 Results without axes
     are arrays without axes until they are computed, and elements of native byte order then.
 """

@@ -17,8 +17,10 @@ class AsObjects:
 
     @property
     def flat(self: Any) -> Any:
-        """An iterator over the elements, computed."""
-        return self.compute().flat
+        """An iterator over the elements, computed; to write, there is ``x.ravel()[places]``."""
+        found = self.compute()
+        found.setflags(write=False)
+        return found.flat
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:

@@ -11,6 +11,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from lazyflow.api import evaluate, graph_pickle
 from lazyflow.api.collection import Collection
+from lazyflow.array.aliases import Aliased, field_seen, item_seen, transposed_seen
 from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
@@ -23,7 +24,6 @@ from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, give_line
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.sources import Tasks, taken_in
-from lazyflow.array.nodes.views import transposed
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
 from lazyflow.services import service
@@ -31,7 +31,7 @@ from lazyflow.services import service
 __all__ = ["Array"]
 
 
-class Array(Collection, AsObjects, NDArrayOperatorsMixin):
+class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
     """A chunked, lazy array, made by `from_array`, `ones`, ... and by operations on arrays.
 
     Attributes
@@ -55,12 +55,12 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
     (((2, 2, 1), (4,)), (3, 1), 3)
     """
 
-    __slots__ = ("_expr",)
+    __slots__ = ()
     __array_priority__ = 11
 
     def __init__(self, expr: Expr) -> None:
         give_line(expr)
-        self._expr = expr
+        self._node, self._lens, self._order = expr, None, None
 
     # -- what it is -------------------------------------------------------------------------
 
@@ -190,16 +190,17 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Array:
         if keys.is_field(key):
-            return functions["field"](self, key)
+            return field_seen(self, functions["field"](self, key)._node, key)
         if kinds[type(key)] == FOREIGN:
             key = Array(as_node(key))
         entries = keys.parse(key, self.shape)
         if not keys.is_basic(entries):
             return functions["getitem_by_arrays"](self, entries)
         try:
-            return Array(keys.basic(self._expr, entries))
+            node = keys.basic(self._expr, entries)
         except SizesNeeded:
-            return Array(keys.basic(self.with_known_sizes()._expr, entries))
+            node = keys.basic(self.with_known_sizes()._expr, entries)
+        return item_seen(self, node, entries, key)
 
     def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
@@ -215,8 +216,8 @@ class Array(Collection, AsObjects, NDArrayOperatorsMixin):
         ((4, 3, 2), (3, 2, 4))
         """
         if len(axes) == 1 and (axes[0] is None or np.ndim(axes[0])):
-            return Array(transposed(self._expr, axes[0]))
-        return Array(transposed(self._expr, axes or None))
+            (axes,) = axes
+        return transposed_seen(self, axes or None)
 
     def flatten(self, order: str = "C") -> Array:
         """Return the elements one after the other, as an array of its own.

@@ -43,7 +43,7 @@ def known(*values: Any) -> None:
     """Find out the unknown lengths of arrays, in one compute; other values are left alone."""
     unknown = [x for x in values if None in getattr(getattr(x, "_expr", None), "shape", ())]
     for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
-        x._expr = expr
+        x._node = expr  # what a view is of stays as it is
 
 
 def resolved(nodes: Sequence[Expr]) -> list[Expr]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.api import evaluate
+from lazyflow.array.aliases import like_numpy, root_of
 from lazyflow.array.core import Array, as_node
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
@@ -73,16 +74,31 @@ def numba_value(x: Array) -> np.ndarray[Any, Any]:
 
 
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    """Tell whether a change of one array is seen in the other: only in the array itself.
+    """Tell whether a change of one array may be seen in the other, as in NumPy.
 
     >>> import lazyflow.array as la
     >>> x = la.ones(4)
-    >>> np.may_share_memory(x, x), np.may_share_memory(x, x[:2]), np.may_share_memory(x, [1])
+    >>> [np.may_share_memory(x[:2], y) for y in (x, x[2:], [1])]
+    [True, False, False]
+    """
+    return _shared(np.may_share_memory, a, b, max_work)
+
+
+def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    """Tell whether a change of one array is seen in the other, as in NumPy.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones(4)
+    >>> np.shares_memory(x, x[::2]), np.shares_memory(x[::2], x[1::2]), np.shares_memory(x, x + 0)
     (True, False, False)
     """
+    return _shared(np.shares_memory, a, b, max_work)
+
+
+def _shared(function: Any, a: Any, b: Any, max_work: Any) -> bool:
     for one in a, b:
         as_node(one)
-    return a is b
-
-
-shares_memory = may_share_memory
+    if not (isinstance(a, Array) and isinstance(b, Array) and root_of(a) is root_of(b)):
+        return False
+    memory = np.empty((), root_of(a).dtype)
+    return bool(function(like_numpy(a, memory), like_numpy(b, memory), max_work))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from lazyflow.array.aliases import seen
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.lengths import dtype_of_cast, known
 from lazyflow.array.functions.arguments import (
@@ -267,8 +268,7 @@ def real(x: ArrayLike) -> Array:
     >>> la.real(la.asarray([1 + 2j, 3])).compute()
     array([1., 3.])
     """
-    node = as_node(x)
-    return of_each(np.real, x) if node.dtype.kind == "c" else Array(node)
+    return as_array(x) if as_node(x).dtype.kind != "c" else _part_seen(as_array(x), "real")
 
 
 def imag(x: ArrayLike) -> Array:
@@ -281,7 +281,24 @@ def imag(x: ArrayLike) -> Array:
     node = as_node(x)
     if node.dtype.kind != "c":
         return Array(broadcast_node(elementwise.constant(np.zeros((), node.dtype)), node.shape))
-    return of_each(np.imag, x)
+    return _part_seen(as_array(x), "imag")
+
+
+def _part_seen(x: Array, part: str) -> Array:
+    def put(base: Array, new: Array) -> None:
+        base._expr = elementwise.function(
+            _with_part, (base.expr, new.expr), base.dtype, part=part
+        )
+
+    look = operator.attrgetter(part)
+    node = elementwise.function(look, (x.expr,), look(np.empty(0, x.dtype)).dtype)
+    return cast(Array, seen(x, node, look, put))
+
+
+def _with_part(x: Any, values: Any, part: str) -> Any:
+    found = x.copy()
+    operator.attrgetter(part)(found)[...] = values
+    return found
 
 
 def conjugated(x: Any) -> Array:

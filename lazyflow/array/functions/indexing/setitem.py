@@ -32,12 +32,15 @@ from lazyflow.array.nodes.views import view, with_axes
 
 
 def set_item(x: Array, key: Any, value: Any) -> None:
-    """Change some elements of an array; other arrays that were made of it stay as they are."""
+    """Change some elements of an array, and of its views; else what was made of it stays."""
     if keys.is_field(key):
         x._expr = _with_field(x, key, value)
         return
     entries = compute_integers(keys.parse(key, x.shape))
     basic = keys.is_basic(entries)
+    lens = value._lens if isinstance(value, Array) else None
+    if basic and lens is not None and lens.base is x and lens.key == entries:
+        return  # the view that x[key] += 1 has written into
     if all(isinstance(each, int) for each in entries) and (
         x.dtype.kind in "OV" or not _has_ellipsis(key)
     ):

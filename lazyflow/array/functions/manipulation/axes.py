@@ -12,8 +12,6 @@ from lazyflow.array.core import Array
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, Axes, as_array
 from lazyflow.array.nodes.moments import axis_of
-from lazyflow.array.nodes.selection import Selection
-from lazyflow.array.nodes.views import view
 
 
 def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
@@ -37,8 +35,7 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
                 "cannot select an axis to squeeze out which has size not equal to one: the shape "
                 f"is {x.shape}"
             )
-    picks = tuple([0 if k in gone else None for k in range(x.ndim)])
-    return Array(view(x.expr, Selection(picks, tuple([k for k in range(x.ndim) if k not in gone]))))
+    return x[tuple([0 if k in gone else slice(None) for k in range(x.ndim)])]
 
 
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
@@ -51,9 +48,7 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> Array:
     x = as_array(a)
     count = len(axis) if isinstance(axis, tuple | list) else 1
     new = set(normalize_axis_tuple(axis, x.ndim + count))
-    old = iter(range(x.ndim))
-    axes = tuple([~1 if k in new else next(old) for k in range(x.ndim + count)])
-    return Array(view(x.expr, Selection((None,) * x.ndim, axes)))
+    return x[tuple([None if k in new else slice(None) for k in range(x.ndim + count)])]
 
 
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from lazyflow.array.aliases import seen
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation.lengths import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array, check_order
 from lazyflow.array.nodes import elementwise, rechunking
 from lazyflow.array.nodes.align import union
+from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.per_block import PerBlock
 
 
@@ -21,13 +23,21 @@ def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     if dtype is None:
         return x
     check_order(order, ("C",))
+
+    def put(base: Array, new: Array) -> None:
+        base._expr = _viewed(new, base.dtype)
+
+    return cast(Array, seen(x, _viewed(x, dtype), lambda x: x.view(dtype), put))
+
+
+def _viewed(x: Array, dtype: Any) -> Expr:
     dtype = np.dtype(dtype)
     if not dtype.itemsize:  # "V" is as many bytes as there are; else it raises
         dtype = np.empty(1, x.dtype).view(dtype).dtype
     if dtype.hasobject or x.dtype.hasobject:
         raise TypeError("Cannot change data-type for array of references.")
     if dtype.itemsize == x.itemsize:
-        return Array(elementwise.function(Bits(dtype), (x.expr,), dtype))
+        return elementwise.function(Bits(dtype), (x.expr,), dtype)
     if not x.ndim:
         raise ValueError(
             "Changing the dtype of a 0d array is only supported if the itemsize is unchanged"
@@ -41,7 +51,7 @@ def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     if any(n * x.itemsize % dtype.itemsize for n in x.chunks[-1]):
         x = x.rechunk({-1: -1})
     last = tuple([n * x.itemsize // dtype.itemsize for n in x.chunks[-1]])
-    return Array(PerBlock((x.expr,), Bits(dtype), dtype, (*x.chunks[:-1], last)))
+    return PerBlock((x.expr,), Bits(dtype), dtype, (*x.chunks[:-1], last))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from lazyflow.array.aliases import is_contiguous, reshaped_seen
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation.as_tasks import order_of
@@ -49,7 +50,9 @@ def reshape(
         False: axes that become one are cut into chunks of length 1, but for the last of them.
         Otherwise chunks along the first of them are put together again where there is room.
     limit
-        Bytes of a chunk of axes that change; as many as the largest has now, if left out.
+        Bytes of a chunk, for which axes that stay are cut, too, if need be. Left out: as many as
+        the largest has now along axes that change, and those that stay have the chunks that they
+        have.
 
     Examples
     --------
@@ -75,7 +78,7 @@ def reshape(
         limit = parse_bytes(limit)
     if limit is not None:
         limit = max(limit // max(x.itemsize, 1), 1)
-    return Array(reshaped(x.expr, new_shape, limit, merge_chunks))
+    return reshaped_seen(x, reshaped(x.expr, new_shape, limit, merge_chunks))
 
 
 def _is_fortran(node: Expr) -> bool:
@@ -125,10 +128,12 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     >>> la.ravel(x).compute(), la.ravel(x.T, "K").compute(), la.ravel(x, "F").compute()
     (array([1, 2, 3, 4]), array([1, 2, 3, 4]), array([1, 3, 2, 4]))
     """
-    if order != "K":
-        return reshape(a, -1, order)
     x = as_array(a)
-    return reshape(x.transpose(turned_back(order_of(x.expr))), -1)
+    if order != "K":
+        found = reshape(x, -1, order)
+    else:
+        found = reshape(x.transpose(turned_back(order_of(x.expr))), -1)
+    return found if is_contiguous(x, order) else Array(found.expr)  # NumPy copies, too
 
 
 def flat(a: Any) -> Array:
