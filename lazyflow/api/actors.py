@@ -184,7 +184,8 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
         a handle on the actor that has the name is returned, if there is one.
     max_concurrency
         Calls that may run at once: by default 1, and 1000 for a class with async methods, which
-        run on an event loop.
+        run on an event loop. With 1 they run in the order in which they were made; with more they
+        begin in the order in which their arguments are there.
     restarts
         How many times the process of the actor is started again when it ends. The call that was
         running fails with `WorkerDied` and is not run again; later calls go on with a new object.

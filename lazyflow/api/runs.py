@@ -23,7 +23,7 @@ from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
 from lazyflow.schedulers.core.lifecycle import Lifecycle
-from lazyflow.schedulers.core.run import make_run
+from lazyflow.schedulers.core.made_runs import make_run
 from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.store.owned import ResultHandover, forms
 from lazyflow.store.values import IteratorItems

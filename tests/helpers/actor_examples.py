@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from typing import Any
 
@@ -287,3 +288,49 @@ def with_address(size: int) -> Any:
     x = np.zeros(size)
     x[0] = x.ctypes.data
     return x
+
+
+@lazyflow.actor
+class Signal:
+    """Calls of its event loop that wait for each other."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.kept: list[Any] = []
+
+    async def wait(self) -> str:
+        await self.event.wait()
+        return "sent"
+
+    async def send(self) -> None:
+        self.event.set()
+
+    async def record(self, x: Any) -> Any:
+        self.kept.append(x)
+        return x
+
+    async def recorded(self) -> list[Any]:
+        return self.kept
+
+
+@lazyflow.actor(max_concurrency=2)
+class ThreadedSignal:
+    """The same in threads."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.kept: list[Any] = []
+
+    def wait(self) -> str:
+        assert self.event.wait(LIMIT)
+        return "sent"
+
+    def send(self) -> None:
+        self.event.set()
+
+    def record(self, x: Any) -> Any:
+        self.kept.append(x)
+        return x
+
+    def recorded(self) -> list[Any]:
+        return self.kept

@@ -6,7 +6,9 @@ For users of `lazyflow.actor`:
   distributed, in a thread of its own on threads, in the caller's thread on sync.
 - Its calls run one after the other, in the order in which they were made, also when an earlier one
   still waits for its arguments. A call that fails fails alone. ``max_concurrency=n`` lets n calls
-  run at once, in threads; a class with ``async def`` methods has an event loop for them.
+  run at once, in threads; a class with ``async def`` methods has an event loop for them. There
+  calls begin in the order in which their arguments are there, as on Ray: a call that waits for
+  those holds up no other, which may be what it waits for.
 - What goes in is the actor's own, to be edited and kept, and what comes out is a snapshot: actor
   and caller may go on changing their arrays. What is held elsewhere, such as the value of a future,
   is copied for that. On sync and threads this does not cover arrays inside objects of the user's

@@ -20,7 +20,7 @@ from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of
-from lazyflow.schedulers.core.run import make_run
+from lazyflow.schedulers.core.made_runs import make_run
 from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.values import IteratorItems
 
@@ -259,7 +259,10 @@ class ActorHost(Protocol):
     """An actor as its scheduler keeps it."""
 
     def call(self, call: ActorCall) -> None:
-        """Queue a call; its future gets the outcome. Calls begin in the order of queueing."""
+        """Queue a call; its future gets the outcome. Calls begin in the order of queueing.
+
+        Where several may be under way at once, that is the order of those whose inputs are there.
+        """
 
     @property
     def is_over(self) -> bool:

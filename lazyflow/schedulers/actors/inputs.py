@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from lazyflow.schedulers.actors.calls import PackedCall
+from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall
 from lazyflow.schedulers.actors.ports import NOT_HERE, HostPort
 from lazyflow.schedulers.core.future import TaskFuture
 
@@ -16,18 +16,47 @@ class InputGatherer:
 
     Parameters
     ----------
+    queue
+        Called with a call that `take` got, once it may be sent.
     pump
         Called when a value has arrived for which a call waited.
     cancel
         Called with the error when a step here has failed.
+    spec
+        The actor's.
+
+    Attributes
+    ----------
+    late
+        If several calls may be under way at once, those whose inputs are not there: others pass
+        them, which may be what they wait for.
     """
 
     def __init__(
-        self, port: HostPort, pump: Callable[[], None], cancel: Callable[[BaseException], None]
+        self, port: HostPort, queue: Callable[[PackedCall], None], pump: Callable[[], None],
+        cancel: Callable[[BaseException], None], spec: ActorSpec,
     ) -> None:
         self._port = port
+        self._queue = queue
         self._pump = pump
+        self._is_concurrent = spec.concurrency > 1
+        self.late: dict[PackedCall, None] = {}
         self.cancel = cancel
+
+    def take(self, item: PackedCall) -> None:
+        """Gather the inputs of a call and queue it: now, or when they are there if it is late."""
+        self.gather(item)
+        if item.missing and self._is_concurrent:
+            self.late[item] = None
+        else:
+            self._queue(item)
+
+    def drop(self, call: ActorCall) -> list[PackedCall]:
+        """Forget a late call that was cancelled; return it."""
+        dropped = [item for item in self.late if item.call is call]
+        for item in dropped:
+            del self.late[item]
+        return dropped
 
     def gather(self, item: PackedCall) -> None:
         """Fill in the inputs that are done, and subscribe to the others."""
@@ -39,7 +68,7 @@ class InputGatherer:
 
     def _input_came(self, item: PackedCall, k: int, future: TaskFuture) -> None:
         self._input_done(item, k, future)
-        self._pump()
+        self._came(item)
 
     def _input_done(self, item: PackedCall, k: int, future: TaskFuture) -> None:
         value, error = future.local_outcome()
@@ -49,10 +78,16 @@ class InputGatherer:
                 return
         self._put(item, k, value, error)
 
+    def _came(self, item: PackedCall) -> None:
+        if item in self.late and not item.missing:
+            del self.late[item]
+            self._queue(item)
+        self._pump()
+
     def _have(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
         """Receive a value that was fetched."""
         self._put(item, k, value, error)
-        self._pump()
+        self._came(item)
 
     def _put(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
         item.missing -= 1

@@ -122,7 +122,7 @@ class _MethodCall:
         if sources is not None:
             values = [values[k] for k in sources]
         self.call = RecordCall(self.function(), arguments, flags, (binding, None), values, [])
-        return self.call([])
+        return self.call.call_once()  # its executor awaits a coroutine
 
     def function(self) -> Any:
         return getattr(self.actor.value, self.method)

@@ -160,13 +160,28 @@ class ThreadActor:
         executor = LoopExecutor if spec.is_async else ThreadsExecutor
         self._executor = executor(f"lazyflow-{spec.label}", spec.concurrency, context)
         self._executor.submit(_LocalCall(spec.init, self._object))
+        self._is_concurrent = spec.concurrency > 1
+        self._late: dict[_LocalCall, None] = {}  # calls that others pass: inputs are not there
+        self._is_closing = False
         _alive[self] = None
 
     def call(self, call: ActorCall) -> None:
         """Queue a call."""
         job = _LocalCall(call, self._object)
         self._object.queued[job] = None
-        self._executor.submit(job)
+        waits = job.waits() if self._is_concurrent else ()
+        if waits:
+            self._late[job] = None
+            left = iter((None,) * (len(waits) - 1))
+
+            def one_more(_: TaskFuture) -> None:
+                if next(left, True):
+                    self._is_ready(job)
+
+            for future in waits:
+                future.add_callback(one_more)
+        else:
+            self._executor.submit(job)
         if self._object.stopped is not None:  # then it may stay in the queue
             call.future.set_error(self._object.stopped)
 
@@ -175,9 +190,18 @@ class ThreadActor:
         """Whether it was stopped."""
         return self._object.stopped is not None
 
+    def _is_ready(self, job: _LocalCall) -> None:
+        """Queue a late call after those that were ready before it."""
+        self._executor.submit(job)
+        del self._late[job]
+        if self._is_closing and not self._late:
+            self._executor.close()
+
     def close(self) -> None:
-        """End the threads after the queued calls."""
-        self._executor.close()
+        """End the threads after the queued calls, late ones, too. Never locks."""
+        self._is_closing = True
+        if not self._late:
+            self._executor.close()
 
     def stop(self) -> None:
         """Begin nothing more."""

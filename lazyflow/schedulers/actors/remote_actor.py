@@ -43,7 +43,8 @@ class RemoteActor:
         self.waiting: deque[PackedCall] = deque()
         self.flying: dict[int, PackedCall] = {}
         self.error: Callable[[PackedCall], BaseException] | None = None
-        self._inputs = InputGatherer(port, self.pump, self.cancel)
+        self._inputs = InputGatherer(port, self.waiting.append, self.pump, self.cancel, spec)
+        self.late = self._inputs.late
         self._numbers = count(1)
         self._link: ports.ActorLink | None = None
         self._window = max(AHEAD, spec.concurrency)
@@ -80,7 +81,7 @@ class RemoteActor:
             self._turn_away(call)
 
     def _turn_away(self, call: ActorCall) -> None:
-        self._turn_back(PackedCall(call), self._why_closed if self.error is None else self.error)
+        self._fail(PackedCall(call), self._why_closed if self.error is None else self.error)
 
     def _pack(self, item: PackedCall) -> None:
         try:
@@ -173,7 +174,7 @@ class RemoteActor:
             if self.flying.get(number) is not self._init:
                 self.answered(link, number, outcome, state)
         sent, self.flying = self.flying, {}
-        if self._is_closing and not sent and not self.waiting:
+        if self._is_closing and not (sent or self.waiting or self.late):
             self._end()
             return
         began = [n for n in sent if end.last is None or n <= end.last]
@@ -183,13 +184,10 @@ class RemoteActor:
         errors = DeathErrors(self.spec, end, ran[-1].name if ran else "", is_last)
         if is_last:
             self._end_with(errors.later)
-        at_once = self.spec.concurrency
         for k, item in enumerate(ran, 1):
             if item is not self._init:
-                self._fail(item, partial(
-                    errors.running, has_state=self._state is not None,
-                    had_ended=k <= len(ran) - at_once,
-                ))
+                kept, ended = self._state is not None, k <= len(ran) - self.spec.concurrency
+                self._fail(item, partial(errors.running, has_state=kept, had_ended=ended))
         if not is_last:
             self._restarts += 1
             self._start()
@@ -220,6 +218,8 @@ class RemoteActor:
         number = self._number_of(call)
         if number and self._link is not None:
             self._link.skip(number)
+        for item in self._inputs.drop(call):
+            self._release(item)
         self.pump()
 
     def _force(self, call: ActorCall) -> None:
@@ -231,11 +231,13 @@ class RemoteActor:
         if self.error is not None:
             return
         self.error = error
-        waiting, self.waiting = self.waiting, deque()
+        waiting = [*self.waiting, *self.late]
+        self.waiting.clear()
+        self.late.clear()
         if not self._init.call.future.done():
             self._init.fail(error(self._init))
         for item in waiting:
-            self._turn_back(item, error)
+            self._fail(item, error)
 
     def _end_with(self, error: Callable[[PackedCall], BaseException]) -> None:
         if self.error is None:
@@ -318,10 +320,9 @@ class RemoteActor:
         if item.flags & BLOB:
             self.port.own(item.arguments)
         if self.error is not None:
-            self._turn_back(item, self.error)
+            self._fail(item, self.error)
             return
-        self._inputs.gather(item)
-        self.waiting.append(item)
+        self._inputs.take(item)
         self.port.pump_soon(self)
 
     def pump(self) -> None:
@@ -350,7 +351,7 @@ class RemoteActor:
                 flying[number] = item
                 batch.append((number, item.call.method, arguments))
         link.call(batch)
-        if self._is_closing and not waiting and not flying:
+        if self._is_closing and not (waiting or flying or self.late):
             self._end()
 
     def _pump_init(self, link: ports.ActorLink) -> None:
@@ -373,14 +374,10 @@ class RemoteActor:
         values = [link.lend(value) for value in item.values]
         return arguments, item.flags, item.binding, item.sources, values
 
-    def _turn_back(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
-        """Fail a call that has not begun: another actor may do what it asks for."""
-        item.call.was_refused = True
-        self._fail(item, error)
-
     def _fail(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
         if self._init.call.future.done():
             self._init.call.future.local_outcome()  # its error is reported by this one
+        item.call.was_refused = error is self.error
         item.fail(error(item))
         self._release(item)
 

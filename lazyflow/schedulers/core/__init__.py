@@ -5,6 +5,7 @@ The modules, in reading order:
     base.py              the protocol of schedulers, observers and requests, and its check
     lifecycle.py         a run of any kind: how it begins, ends, fails and is cancelled
     run.py               a run whose tasks are called in this process
+    made_runs.py         how runs are made, for all who want one
     slow_path.py         its calls that need copies, retries or checks
     priorities.py        which task, and which run, is next when some have a priority
     program_observer.py  observers that also hear what the program around runs does

@@ -33,7 +33,7 @@ from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kind
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core import slow_path
-from lazyflow.schedulers.core.base import MakesRuns, Request, Worker, provides
+from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
@@ -397,14 +397,3 @@ class Run(Lifecycle):
                     self._complete()
                 else:
                     made.append(user)
-
-
-def make_run(plan: Plan, request: Request, scheduler: Any) -> Lifecycle:
-    """Return a run that has not begun, of the class that its scheduler can wake and wait for.
-
-    All runs are made here, but those of what a task returned: they are of their parent's class.
-    """
-    if provides(scheduler, MakesRuns):
-        made: Lifecycle = scheduler.make_run(plan, request)
-        return made
-    return Run(plan, request, scheduler)

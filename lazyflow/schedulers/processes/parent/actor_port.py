@@ -75,7 +75,7 @@ class ActorMember(WorkerHandle):
         return super().info() | {
             "actor": actor.spec.label,
             "running": None if item is None else item.name,
-            "queued": len(actor.flying) + len(actor.waiting),
+            "queued": len(actor.flying) + len(actor.waiting) + len(actor.late),
         }
 
     def doing(self) -> str | None:

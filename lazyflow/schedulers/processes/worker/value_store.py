@@ -75,7 +75,9 @@ class UnopenedValue:
     def owned(self) -> Any:
         """Return the value, once, in memory of its own, which may be edited."""
         encoded = self._encoded
-        buffers = [b if type(b) is tuple else copy_of(b) for b in encoded.buffers]
+        buffers: Any = tuple([
+            each if type(each) is tuple else bytearray(each) for each in encoded.buffers
+        ])
         self._encoded = Encoded(encoded.payload, buffers, encoded.size)
         self._views = deque(map(copy_of, self._views))
         return loads_owned(self.opened)
