@@ -105,6 +105,15 @@ class Outgoing:
             self.flush()
         return len(data)
 
+    def send_apart(self, message: Any, data: bytes) -> int:
+        """Queue a message whose last item is empty bytes, in whose place `data` goes uncopied."""
+        head = marshal.dumps(message, _VERSION)[:-4] + len(data).to_bytes(4, "little")
+        length = len(head) + len(data)
+        head = _HEADER.pack(length, 0) + head
+        self._waiting += [(memoryview(head), ()), (memoryview(data), ())]
+        self.flush()
+        return length
+
     def flush(self) -> None:
         """Send what the reader takes now."""
         while self._waiting:

@@ -31,8 +31,9 @@ TIMED = 64  # of an actor: the outcome ends with its `CallTimes`
 SPECIAL = 32  # extra[1] is the options that only few tasks have
 
 #: These stand in the place of a flight's number, before versions of modules, settings, a worker's
-#: notices, the name of something that a worker keeps and the program has dropped, or surroundings.
-FOLLOW, CONFIGURE, NOTICES, DROP, SURROUND = -1, -2, -3, -4, -5
+#: notices, the name of something that a worker keeps and the program has dropped, surroundings, or
+#: a large function with its number.
+FOLLOW, CONFIGURE, NOTICES, DROP, SURROUND, FUNCTION = -1, -2, -3, -4, -5, -6
 
 #: The first item of other messages to the process of an actor: the kind of the message.
 MAKE, CALLS, ARENAS = range(3)

@@ -125,16 +125,18 @@ class PoolMemory:
         return encode(value, write, self.least, by_path=True)
 
     def _constant(self, known: dict[Any, Any], new: dict[Any, Any], buffer: Any) -> Segment:
-        key = id(buffer), -1
-        if not isinstance(buffer, bytes | bytearray | memoryview):
-            import numpy as np
+        if isinstance(buffer, bytes | bytearray | memoryview):  # of a pickle: no other has it
+            segment = self.arenas.write(buffer)
+            new[segment] = (None, segment)
+            return segment
+        import numpy as np
 
-            flat = np.frombuffer(buffer, np.uint8)
-            key = (flat.__array_interface__["data"][0], flat.nbytes)
-            held = known.get(key) or new.get(key)
-            if held is not None:
-                found: Segment = held[1]
-                return found
+        flat = np.frombuffer(buffer, np.uint8)
+        key = (flat.__array_interface__["data"][0], flat.nbytes)
+        held = known.get(key) or new.get(key)
+        if held is not None:
+            found: Segment = held[1]
+            return found
         segment = self.arenas.write(buffer)
         # The buffer is held: its memory must not become another's while it is known by address.
         new[key] = (buffer, segment)

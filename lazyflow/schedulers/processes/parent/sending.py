@@ -26,6 +26,7 @@ from lazyflow.schedulers.remote.calls import (
     CONFIGURE,
     DROP,
     FOLLOW,
+    FUNCTION,
     SMALL,
     SPECIAL,
     SURROUND,
@@ -34,6 +35,7 @@ from lazyflow.schedulers.remote.calls import (
     packed_call,
     special_of,
 )
+from lazyflow.schedulers.remote.large_values import LARGE
 from lazyflow.schedulers.remote.versions import versions
 from lazyflow.store.pickling.serialize import Encoded, encode
 
@@ -77,7 +79,11 @@ class Sender:
                 arguments = (arguments.payload, arguments.buffers, arguments.size)
             if function not in known:
                 known.add(function)
-                functions.append((function, self._functions.payload(function)))
+                payload = self._functions.payload(function)
+                if len(payload) < LARGE:
+                    functions.append((function, payload))
+                else:
+                    self._send_function(member, function, payload)
             inputs = tuple([n.id for n in node.inputs]) if node.inputs else None
             records.append((node.id, function, arguments, inputs, drops, flags, extra))
             nodes[node.id] = node
@@ -93,6 +99,13 @@ class Sender:
             report_moved(run, flight.nodes, records, loads)
         tasks = (flight.number, run.number, environment, functions, loads, records, blobs, timed)
         self._send(member, tasks, flight.forget, old_runs)
+
+    def _send_function(self, member: WorkerHandle, function: int, payload: bytes) -> None:
+        """Send a large function by itself: all messages to workers have its one pickle."""
+        if function in member.old_functions:  # the worker would drop it by the next message
+            member.old_functions.remove(function)
+        self.messages += 1
+        self.bytes += member.outgoing.send_apart((FUNCTION, (function, b"")), payload)
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:
         """Send a worker what has changed of the caller's modules, settings and surroundings."""

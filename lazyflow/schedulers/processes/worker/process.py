@@ -19,7 +19,7 @@ from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.surroundings import take_over
 from lazyflow.schedulers.processes.worker.following import Follower
 from lazyflow.schedulers.processes.worker.reporting import Reporter
-from lazyflow.schedulers.remote.calls import DROP, FOLLOW, NOTICES, SURROUND
+from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SURROUND
 from lazyflow.store.memory import lent
 from lazyflow.store.memory.shared import Arenas, Mappings
 from lazyflow.store.pickling.serialize import encode
@@ -37,6 +37,8 @@ class WorkerProcess(ABC):
     announced
         Arenas that each socket has announced: what comes by one may be read before what came by
         the other.
+    functions
+        Those of tasks, by number; one that was not called yet, or that carries state, is a pickle.
     skipped
         Numbers of calls that were cancelled on their way to an actor.
     """
@@ -59,6 +61,7 @@ class WorkerProcess(ABC):
         self.mappings = Mappings(private=False)
         lent.is_worker = True
         self.follower = Follower()
+        self.functions: dict[int, Any] = {}
         self._sending = threading.Lock()
         self.skipped: set[int] = set()
         self.reporter = Reporter(self.send_reports)
@@ -81,6 +84,8 @@ class WorkerProcess(ABC):
             self.follower.follow(content)
         elif kind == DROP:
             drop(content)
+        elif kind == FUNCTION:
+            self.functions[content[0]] = content[1]
         elif kind == SURROUND:
             take_over(*content)
         else:

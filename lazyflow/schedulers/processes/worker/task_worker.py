@@ -52,8 +52,6 @@ class TaskWorker(WorkerProcess):
 
     store
         The values that it keeps.
-    functions
-        By number; one that was not called yet, or that carries state, is a pickle.
     contexts
         The context variables of each run, by the number of the run.
     environments
@@ -69,7 +67,6 @@ class TaskWorker(WorkerProcess):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.store = ValueStore()
-        self.functions: dict[int, Any] = {}
         self.contexts: dict[int, contextvars.Context] = {}
         self.environments: dict[int, bytes] = {}
         self.claims: dict[int, str] = {}
