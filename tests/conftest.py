@@ -128,3 +128,10 @@ def noticed():
     is_engine = config.get("scheduler") in ("distributed", "ray")
     with config.set(scheduler="processes" if is_engine else config.get("scheduler")):
         yield
+
+
+def pytest_unconfigure():
+    """End with what a failed test left submitted: the end of a program waits for that."""
+    lazyflow = sys.modules.get("lazyflow")
+    if lazyflow is not None:
+        lazyflow.config.set(exit_timeout=5)
