@@ -33,10 +33,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lazyflow.api.lazy import Delayed
 from lazyflow.learn.fitted import fitted_arrays, set_fitted_arrays, without_arrays
 from lazyflow.learn.trees import (
     LABELS,
     array_of,
+    as_dtype,
     check_changeable,
     fitted_to,
     leaves,
@@ -53,6 +55,8 @@ __all__ = [
     "set_flat",
     "set_weights",
 ]
+
+_OF_MODELS = ("fit", "state_dict", "get_weights")
 
 
 # -- the weights of a model -------------------------------------------------------------------
@@ -111,10 +115,11 @@ def get_weights(model: Any) -> Any:
 def set_weights(model: Any, weights: Any) -> None:
     """Set the weights of a model, in the form in which `get_weights` returns them.
 
-    Every value is copied into the model's own dtype. When one value does not fit, none is set.
-    A scikit-learn estimator that was never fitted predicts then like that of the weights; where a
-    fit makes more than arrays (SVC, MLPClassifier), it is refused and has to be fitted first, to
-    a few rows. What an optimiser keeps beside the weights (Adam's moments) stays the model's own.
+    Every value is copied into the model's own dtype, which must hold it. When one does not fit,
+    none is set. A scikit-learn estimator that was never fitted predicts then like that of the
+    weights; where a fit makes more than arrays (SVC, MLPClassifier), it is refused and has to be
+    fitted first, to a few rows. What an optimiser keeps beside the weights (Adam's moments) stays
+    the model's own.
 
     Raises
     ------
@@ -198,7 +203,7 @@ def set_flat(model: Any, vector: npt.ArrayLike) -> None:
     >>> model["w"].tolist(), model["b"]
     ([[1.0, 2.0], [3.0, 4.0]], array([5., 6.]))
     """
-    vector = np.asarray(vector)
+    vector = as_dtype(np.asarray(vector), np.dtype(np.float64), "the vector")
     moved = list(_moved(model))
     total = sum(value.size for _, value in moved)
     if vector.shape != (total,):
@@ -270,6 +275,16 @@ def _several(trees: Any, function: str, what: str) -> list[Any]:
             f"{function} takes a list with one entry per model, not {type(trees).__name__}: "
             f"{function}([{what}, ...])"
         )
+    for tree in trees:
+        if isinstance(tree, Delayed):
+            raise TypeError(
+                f"{function} of lazy values: compute them first, or call it in a task, "
+                f"delayed({function})([...])"
+            )
+        if any(callable(getattr(tree, name, None)) for name in _OF_MODELS):
+            raise TypeError(
+                f"{function} takes [{what}, ...], and one of these is a {type(tree).__name__}"
+            )
     if not len(trees):
         raise ValueError(f"{function} of nothing: the list is empty; give it {what} of one or more")
     return list(trees)
@@ -340,6 +355,11 @@ def _short(value: Any) -> str:
 
 
 def _kind_of(model: Any) -> str:
+    if isinstance(model, Delayed):
+        raise TypeError(
+            "this model is lazy: compute it first, or read and set its "
+            "weights in tasks, as delayed(get_weights)(model)"
+        )
     if isinstance(model, Mapping | list | tuple):
         return "plain"
     if not isinstance(model, type):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from lazyflow import delayed
 from lazyflow.weights import (
     get_flat,
     get_weights,
@@ -331,6 +332,32 @@ def pipeline():
         (lambda: set_flat([np.ones(2)], np.ones((2, 1))), ValueError, r"shape \(2, 1\)"),
         (lambda: get_flat({"a": np.ones(2) * 1j}), ValueError, r"complex128, which a float64"),
         (lambda: get_flat([np.arange(3)]), ValueError, r"no arrays of floats"),
+        (
+            lambda: set_weights({"a": np.zeros(2)}, {"a": np.array([1, 2j])}),
+            ValueError,
+            r"weights\['a'\] is complex128, and the model's is float64, which can't hold 2j",
+        ),
+        (
+            lambda: set_weights({"a": np.arange(2)}, {"a": np.array([1.0, 2.5])}),
+            ValueError,
+            r"is float64, and the model's is int64, which can't hold 2\.5",
+        ),
+        (
+            lambda: set_weights({"a": np.arange(2)}, {"a": np.array([np.nan, 1])}),
+            ValueError,
+            r"can't hold nan",
+        ),
+        (
+            lambda: set_weights({"a": np.zeros(2)}, {"a": np.array(["x", "y"])}),
+            ValueError,
+            r"is <U1, and the model's is float64, which can't hold 'x'",
+        ),
+        (lambda: set_flat({"a": np.ones(2)}, ["x", "y"]), ValueError, r"the vector is <U1"),
+        (lambda: set_flat({"a": np.ones(2)}, [1j, 2]), ValueError, r"can't hold 1j"),
+        (lambda: mean_weights([ridge()]), TypeError, r"\[get_weights\(model\), .*is a Ridge"),
+        (lambda: mean_weights([delayed({})]), TypeError, r"lazy values: .*delayed\(mean_weights"),
+        (lambda: get_weights(delayed(ridge)()), TypeError, r"model is lazy: compute it"),
+        (lambda: set_weights(delayed(ridge)(), {}), TypeError, r"model is lazy: compute it"),
         (lambda: mean_weights([]), ValueError, r"mean_weights of nothing"),
         (lambda: mean_weights({"a": 1}), TypeError, r"one entry per model, not dict"),
         (lambda: mean_weights(np.ones((2, 2))), TypeError, r"one entry per model, not ndarray"),
@@ -349,6 +376,13 @@ def pipeline():
 def test_what_is_wrong_is_said(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_whole_floats_are_integers_and_digits_may_be_lost():
+    model = {"steps": np.array([1, 2]), "w": np.zeros(1, "f4"), "z": np.zeros(1, complex)}
+    set_weights(model, {"steps": np.array([3.0, 4.0]), "w": np.array([0.1]), "z": np.array([2])})
+    assert model["steps"].tolist() == [3, 4] and model["steps"].dtype == int
+    assert model["w"][0] == np.float32(0.1) and model["z"].tolist() == [2]
 
 
 def test_nothing_is_set_when_something_does_not_fit():

@@ -204,3 +204,12 @@ def test_the_flat_vector_has_all_that_a_fit_moves():
     before = model.decision_function(X)
     set_flat(model, get_flat(model) * 2)
     assert not np.allclose(model.decision_function(X), before)
+
+
+def test_rows_that_were_counted_by_their_weights():
+    X = rows(40, 0)[0]
+    one = preprocessing.StandardScaler().fit(X, sample_weight=np.full(40, 0.3))
+    twin = preprocessing.StandardScaler().fit(X[:20])
+    set_weights(twin, get_weights(one))
+    assert twin.n_samples_seen_ == one.n_samples_seen_ == pytest.approx(12)
+    assert_alike(one, twin, X)

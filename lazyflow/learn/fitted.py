@@ -185,7 +185,13 @@ def _set_again(model: Any, own: dict[str, Any], weights: Mapping[str, Any]) -> N
             f"fitted to {features}: set them in one of the same form"
         )
     new = {name: value for name, value in weights.items() if name != "n_features_in_"}
-    _put(model, mapped(fitted_to, [own, new], "weights"), new)
+    _put(model, mapped(_refitted, [own, new], "weights"), new)
+
+
+def _refitted(where: str, own: Any, new: Any) -> Any:
+    if np.asarray(own).dtype.kind in "iu" and np.asarray(new).dtype.kind == "f":
+        own = np.asarray(own, np.float64)  # as rows that are counted by their weights
+    return fitted_to(where, own, new)
 
 
 def _put(model: Any, new: Mapping[str, Any], weights: Mapping[str, Any]) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "LABELS", "are_labels", "array_of", "check_changeable", "fitted_to", "leaves", "mapped",
-    "place", "replace",
+    "LABELS", "are_labels", "array_of", "as_dtype", "check_changeable", "fitted_to", "leaves",
+    "mapped", "place", "replace",
 ]
 
 LABELS = "['classes_']"  # in the places of labels, which have no mean
@@ -75,7 +75,37 @@ def fitted_to(where: str, own: Any, new: Any) -> Any:
         return type(own)(array)
     if LABELS in where or (own.dtype.kind in "US" and array.dtype.kind in "USO"):
         return array  # labels may be longer, and of another kind
-    return array.astype(own.dtype, copy=False)
+    return as_dtype(array, own.dtype, where)
+
+
+def as_dtype(array: np.ndarray, dtype: np.dtype[Any], where: str) -> np.ndarray:
+    """Return numbers in another dtype; only digits of floats may be lost.
+
+    Examples
+    --------
+    >>> as_dtype(np.array([1.0, 2.0]), np.dtype(int), "weights['steps']")
+    array([1, 2])
+    >>> as_dtype(np.array([1.5]), np.dtype(int), "weights['steps']")
+    Traceback (most recent call last):
+    ...
+    ValueError: weights['steps'] is float64, and the model's is int64, which can't hold 1.5
+    """
+    kinds = array.dtype.kind + dtype.kind
+    if np.can_cast(array.dtype, dtype, "same_kind") or "V" in kinds:
+        return array.astype(dtype, copy=False)
+    lost = array.ravel()
+    if not set(kinds) & set("USOmM"):
+        with np.errstate(invalid="ignore"):
+            cast = (array if dtype.kind == "c" else array.real).astype(dtype)
+        lost = array[cast != array]
+        if not lost.size:
+            return cast
+    if not lost.size:
+        return array.astype(dtype)
+    raise ValueError(
+        f"{where} is {array.dtype}, and the model's is {dtype}, which can't hold "
+        f"{lost.tolist()[0]!r}"
+    )
 
 
 def place(where: str, at: Any) -> str:

@@ -13,18 +13,31 @@ from sklearn.utils import check_consistent_length
 from lazyflow import array as la
 from lazyflow import compute, tree_reduce
 from lazyflow.array import Array
+from lazyflow.learn.data.inputs import is_chunked
 
 __all__ = ["any_chunked", "cut_alike", "in_chunks", "sum_of_parts", "sums_by_column"]
 
 
 def any_chunked(*arrays: Any) -> bool:
-    """Tell whether one of some arrays is chunked.
+    """Tell whether one of some arrays is chunked, and refuse other lazy values.
+
+    Raises
+    ------
+    TypeError
+        One is lazy, or a list of lazy chunks, and no chunked array.
 
     Examples
     --------
     >>> any_chunked([1, 2], la.arange(2)), any_chunked([1, 2], None)
     (True, False)
     """
+    for x in arrays:
+        if not isinstance(x, Array) and is_chunked(x):
+            raise TypeError(
+                f"a lazy value that is no chunked array ({type(x).__name__}) has no shape to be "
+                "cut by: make one of each, lazyflow.array.from_delayed(value, shape, dtype), and "
+                "join them by lazyflow.array.concatenate([...]), or compute it first"
+            )
     return any(isinstance(x, Array) for x in arrays)
 
 

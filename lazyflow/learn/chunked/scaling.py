@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from lazyflow import array as la
 from lazyflow.array import Array
 from lazyflow.learn.chunked.moments import ColumnMoments, moments_of
-from lazyflow.learn.chunked.rows import cut_alike, sums_by_column
+from lazyflow.learn.chunked.rows import any_chunked, cut_alike, sums_by_column
 
 __all__ = ["StandardScaler"]
 
@@ -85,7 +85,7 @@ class StandardScaler(preprocessing.StandardScaler):
         >>> scaler.partial_fit(la.asarray([[5.0]])).mean_
         array([2.])
         """
-        if not isinstance(X, Array):
+        if not any_chunked(X):
             return super().partial_fit(X, y, sample_weight)
         self._validate_params()
         first = not hasattr(self, "n_samples_seen_")
@@ -120,7 +120,7 @@ class StandardScaler(preprocessing.StandardScaler):
         array([[0.],
                [2.]])
         """
-        if not isinstance(X, Array):
+        if not any_chunked(X):
             return super().transform(X, copy)
         check_is_fitted(self)
         _refuse_frames(self)
@@ -151,7 +151,7 @@ class StandardScaler(preprocessing.StandardScaler):
         >>> StandardScaler().fit([[1.0], [3.0]]).inverse_transform(la.asarray([[2.0]])).compute()
         array([[4.]])
         """
-        if not isinstance(X, Array):
+        if not any_chunked(X):
             return super().inverse_transform(X, copy)
         check_is_fitted(self)
         X = _floats(X)

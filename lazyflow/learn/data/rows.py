@@ -47,6 +47,8 @@ class Rows:
         Whether X is kept, or made again in every pass.
     names : tuple of str, or None
         Of the columns, where chunks came as frames.
+    dtype : dtype
+        float32 where all chunks of X are, else float64.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Rows:
     nbytes: int
     kept: bool
     names: tuple[str, ...] | None = None
+    dtype: Any = np.float64
 
     @property
     def n(self) -> int:
@@ -139,6 +142,7 @@ def kept_rows(
         [RowChunk(*chunk) for chunk in chunks], sizes, found[0].features, targets, total,
         np.sum([each.sums for each in found], axis=0) / total, present,
         sum(each.nbytes for each in found), keep, names,
+        np.result_type(*[each.dtype for each in found]),
     )
 
 

@@ -47,6 +47,8 @@ class ElasticNet(LinearRegressor):
     solver : {"auto", "cd", "saga"}
         "auto": coordinate descent on the products of up to 2,000 features, for which rows are read
         once, else saga.
+    positive : bool
+        Coefficients are at least 0; by "cd".
     random_state, warm_start, callback, scheduler
         As in `LogisticRegression`; `callback` is for saga.
 
@@ -77,13 +79,15 @@ class ElasticNet(LinearRegressor):
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions({"auto", "cd", "saga"})],
+        "positive": ["boolean"],
     }
 
     def __init__(
         self, alpha: float = 1.0, *, l1_ratio: float = 0.5, fit_intercept: bool = True,
         max_iter: int = 1000, tol: float = 1e-4,
         solver: Literal["auto", "cd", "saga"] = "auto", random_state: Any = None,
-        warm_start: bool = False, callback: Callback | None = None, scheduler: Any = None,
+        warm_start: bool = False, positive: bool = False, callback: Callback | None = None,
+        scheduler: Any = None,
     ) -> None:
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -93,6 +97,7 @@ class ElasticNet(LinearRegressor):
         self.solver = solver
         self.random_state = random_state
         self.warm_start = warm_start
+        self.positive = positive
         self.callback = callback
         self.scheduler = scheduler
 
@@ -111,9 +116,10 @@ class ElasticNet(LinearRegressor):
         >>> ElasticNet(alpha=100.0).fit(np.array([[1.0], [3.0]]), [5.0, 9.0]).coef_
         array([0.])
         """
-        self._validate_params()
+        self._check_parameters()
         rows = self._rows(X, y, sample_weight)
-        if self.solver == "saga" or (self.solver == "auto" and rows.n_features > _WIDE):
+        wide = rows.n_features > _WIDE and not self.positive
+        if self.solver == "saga" or (self.solver == "auto" and wide):
             self._fit_saga(rows)
         elif self.alpha == 0:  # for which coordinate descent is slow
             self._keep_theta(least_squares(rows, self.fit_intercept, self._run)[0])
@@ -122,17 +128,31 @@ class ElasticNet(LinearRegressor):
             self._fit_products(rows)
         return self
 
+    def _check_parameters(self) -> None:
+        self._validate_params()
+        if self.positive and self.solver == "saga":
+            raise ValueError(
+                "solver 'saga' knows no positive=True: take solver='cd', which reads the rows once"
+            )
+        if self.positive and self.alpha == 0:
+            raise ValueError(
+                "positive=True without penalty (alpha=0) has no duality gap to end by: take a "
+                "small alpha, as alpha=1e-9, or scipy.optimize.nnls for rows in memory"
+            )
+
     def _fit_products(self, rows: Rows) -> None:
         sums = feature_sums(rows, self.fit_intercept, self._run)
         strength = self.alpha * rows.total
         theta = self._start((rows.targets.outputs, rows.n_features + 1), self.warm_start)
+        if self.positive:
+            np.maximum(theta, 0.0, out=theta)
         gaps, counts, good = [], [], True
         for k in range(len(theta)):
             limit = self.tol * float(sums.squares[k])
             theta[k, :-1], gap, passes = elastic_net(
                 sums.gram, np.ascontiguousarray(sums.moments[:, k]), float(sums.squares[k]),
                 strength * self.l1_ratio, strength * (1 - self.l1_ratio), theta[k, :-1].copy(),
-                limit, self.max_iter,
+                limit, self.max_iter, self.positive,
             )
             good = good and gap <= limit
             gaps.append(gap / rows.total)
@@ -178,11 +198,11 @@ class Lasso(ElasticNet):
     def __init__(
         self, alpha: float = 1.0, *, fit_intercept: bool = True, max_iter: int = 1000,
         tol: float = 1e-4, solver: Literal["auto", "cd", "saga"] = "auto",
-        random_state: Any = None, warm_start: bool = False, callback: Callback | None = None,
-        scheduler: Any = None,
+        random_state: Any = None, warm_start: bool = False, positive: bool = False,
+        callback: Callback | None = None, scheduler: Any = None,
     ) -> None:
         super().__init__(
             alpha, l1_ratio=1.0, fit_intercept=fit_intercept, max_iter=max_iter, tol=tol,
-            solver=solver, random_state=random_state, warm_start=warm_start, callback=callback,
-            scheduler=scheduler,
+            solver=solver, random_state=random_state, warm_start=warm_start, positive=positive,
+            callback=callback, scheduler=scheduler,
         )

@@ -58,6 +58,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
         return rows
 
     def _keep_theta(self, theta: np.ndarray) -> None:
+        theta = theta.astype(self._dtype)
         if self._columns is None:
             self.coef_: np.ndarray = theta[0, :-1].copy()
             self.intercept_: Any = float(theta[0, -1])

@@ -165,8 +165,10 @@ class LinearEstimator(BaseEstimator, ABC):
         return parts_of(X, y, sample_weight)
 
     def _keep_features(self, X: Any, rows: Rows) -> None:
-        """Keep the number of features, and their names where chunks in a list had some."""
+        """Keep the number of features, their names where chunks in a list had some, and the dtype
+        of the rows, which is that of the coefficients."""
         self.n_features_in_ = rows.n_features
+        self._dtype = rows.dtype
         if rows.names is not None and not isinstance(X, Array):
             self.feature_names_in_ = np.array(rows.names, object)
 
@@ -246,7 +248,8 @@ class LinearEstimator(BaseEstimator, ABC):
     def _theta(self) -> np.ndarray:
         check_is_fitted(self)
         coef = np.atleast_2d(self.coef_)
-        return np.column_stack([coef, np.broadcast_to(self.intercept_, len(coef))])
+        theta = np.column_stack([coef, np.broadcast_to(self.intercept_, len(coef))])
+        return theta.astype(np.float64, copy=False)
 
     def _of_rows(
         self, X: Any, function: Callable[..., np.ndarray], fitted: dict[str, Any],

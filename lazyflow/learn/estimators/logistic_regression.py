@@ -1,6 +1,5 @@
 """`LogisticRegression`: two classes, or several by softmax; l1, l2 and elastic net penalties."""
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -41,6 +40,7 @@ __all__ = ["LogisticRegression"]
 Solver = Literal["auto", "lbfgs", "newton-cholesky", "saga", "svrg"]
 
 _SOLVERS = ("auto", "lbfgs", "newton-cholesky", "saga", "svrg")
+_PENALTIES: dict[str | None, float] = {"l2": 0.0, "l1": 1.0}  # and what l1_ratio is for them
 _FEW = 300  # coefficients: a Newton step costs less than the passes that L-BFGS needs for as much
 
 
@@ -53,6 +53,9 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         Inverse strength of the penalty; ``np.inf`` is none.
     l1_ratio : float
         Part of the penalty that is l1: 0 is l2, 1 is l1, between is the elastic net.
+    penalty : {"l2", "l1", "elasticnet", None} or "deprecated"
+        As scikit-learn had it: ``l1_ratio=0``, ``l1_ratio=1``, the `l1_ratio` that is given, and
+        ``C=np.inf``, which are to be written instead; it warns, as scikit-learn does.
     tol : float
         Stop when no component of the gradient of the mean loss is larger.
     fit_intercept : bool
@@ -119,6 +122,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         **LIMITS,
         "C": [Interval(Real, 0, None, closed="right")],
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "penalty": [StrOptions({*_PENALTIES, "elasticnet", "deprecated"}), None],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         "solver": [StrOptions(set(_SOLVERS))],
         "verbose": ["verbose"],
@@ -126,14 +130,16 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     }
 
     def __init__(
-        self, C: float = 1.0, *, l1_ratio: float = 0.0, tol: float = 1e-4,
-        fit_intercept: bool = True, class_weight: Mapping[Any, float] | str | None = None,
-        random_state: Any = None, solver: Solver = "auto", max_iter: int | None = None,
-        verbose: int = 0, warm_start: bool = False, gap_tol: float | None = None,
-        callback: Callback | None = None, scheduler: Any = None,
+        self, C: float = 1.0, *, l1_ratio: float = 0.0, penalty: str | None = "deprecated",
+        tol: float = 1e-4, fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None, random_state: Any = None,
+        solver: Solver = "auto", max_iter: int | None = None, verbose: int = 0,
+        warm_start: bool = False, gap_tol: float | None = None, callback: Callback | None = None,
+        scheduler: Any = None,
     ) -> None:
         self.C = C
         self.l1_ratio = l1_ratio
+        self.penalty = penalty
         self.tol = tol
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
@@ -174,7 +180,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         >>> LogisticRegression().fit(np.array([[0.0], [1.0]]), [0, 1]).coef_.round(3)
         array([[0.445]])
         """
-        self._check_parameters()
+        C, l1_ratio = self._check_parameters()
         parts = self._parts(X, y, sample_weight, numbers=False)
         if is_chunked(X) and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
             warnings.warn(
@@ -190,10 +196,10 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         del parts  # what was converted is not kept as it was, too
         self.classes_ = classes
         self._keep_features(X, rows)
-        strength = 1.0 / (self.C * rows.total)
+        strength = 1.0 / (C * rows.total)
         problem = Problem(
-            rows, LOGISTIC if len(classes) == 2 else SOFTMAX, self.l1_ratio * strength,
-            (1.0 - self.l1_ratio) * strength, self.fit_intercept, self._run,
+            rows, LOGISTIC if len(classes) == 2 else SOFTMAX, l1_ratio * strength,
+            (1.0 - l1_ratio) * strength, self.fit_intercept, self._run,
         )
         rule = StopRule(
             self.tol, self.gap_tol, 1000 if self.max_iter is None else self.max_iter,
@@ -208,13 +214,28 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
             )
         return self
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self) -> tuple[float, float]:
+        """Return C and l1_ratio, which `penalty` may say in scikit-learn's older way."""
         self._validate_params()
-        if self.l1_ratio > 0 and self.solver not in ("auto", "saga"):
+        C, l1_ratio = self.C, self.l1_ratio
+        if self.penalty != "deprecated":
+            C = np.inf if self.penalty is None else C
+            l1_ratio = _PENALTIES.get(self.penalty, l1_ratio)
+            given, ignored = f"l1_ratio={self.l1_ratio:g}", l1_ratio != self.l1_ratio != 0
+            if self.penalty is None:
+                given, ignored = f"C={self.C:g}", self.C not in (1, np.inf)
+            warnings.warn(
+                f"'penalty' was deprecated in scikit-learn 1.8: write C={C:g}, l1_ratio="
+                f"{l1_ratio:g} instead of penalty={self.penalty!r}"
+                + (f", beside which {given} is ignored" if ignored else ""),
+                FutureWarning, stacklevel=users_depth(),
+            )
+        if l1_ratio > 0 and self.solver not in ("auto", "saga"):
             raise ValueError(
-                f"solver {self.solver!r} knows no l1 penalty (l1_ratio={self.l1_ratio}): take "
+                f"solver {self.solver!r} knows no l1 penalty (l1_ratio={l1_ratio}): take "
                 "solver='saga' or l1_ratio=0"
             )
+        return C, l1_ratio
 
     def _solver_of(self, problem: Problem) -> Callable[[StopRule], Solution]:
         """Return the solver, bound to the problem and where to start."""
@@ -222,12 +243,12 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         sparse = problem.rows.present is not None
         name = self.solver
         if name == "auto":
-            if self.l1_ratio > 0:
+            if problem.l1:
                 name = "saga"
             elif problem.shape[0] * problem.shape[1] <= _FEW:
                 name = "newton-cholesky"
             else:
-                name = "saga" if sparse and math.isfinite(self.C) else "lbfgs"
+                name = "saga" if sparse and problem.l2 else "lbfgs"
         if name == "saga":
             return partial(saga, problem, start, seed=self._seed(self.random_state))
         if name == "svrg":
@@ -240,6 +261,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         return partial(lbfgs if name == "lbfgs" else newton, problem, start)
 
     def _keep_theta(self, theta: np.ndarray) -> None:
+        theta = theta.astype(self._dtype)
         self.coef_, self.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
 
     def _keep_count(self, iterations: int) -> None:

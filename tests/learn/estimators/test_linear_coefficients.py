@@ -13,6 +13,7 @@ from sklearn import datasets, linear_model
 from sklearn.model_selection import train_test_split
 
 import lazyflow.array as la
+from lazyflow import delayed
 from lazyflow.learn import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge
 
 NAMES = ["iris", "wine", "breast_cancer"]
@@ -246,8 +247,88 @@ def test_single_precision_rows():
     X, y = labelled(n=200)
     for model in LogisticRegression(tol=1e-6), Ridge(), LinearRegression(), Lasso(0.01):
         double = theta_of(model.fit(X, y)).copy()
-        np.testing.assert_allclose(theta_of(model.fit(X.astype("f4"), y)), double, atol=1e-4)
         assert model.coef_.dtype == float
+        np.testing.assert_allclose(theta_of(model.fit(X.astype("f4"), y)), double, atol=1e-4)
+        assert model.coef_.dtype == "f4"
+
+
+@pytest.mark.parametrize("model", [
+    LogisticRegression(), LogisticRegression(solver="lbfgs"), Ridge(), Ridge(solver="lbfgs"),
+    LinearRegression(), Lasso(0.01), ElasticNet(0.01, solver="saga", tol=0.1),
+], ids=repr)
+def test_coefficients_have_the_precision_of_the_rows(model):
+    X, y = labelled(n=60)
+    narrow = X.astype("f4")
+    oracle = getattr(linear_model, type(model).__name__)()
+    mixed = [delayed(narrow[:30]), delayed(X[30:])]
+    for rows in (narrow, csr_array(narrow), la.from_array(narrow, chunks=(20, -1)), X, mixed,
+                 narrow.astype(int)):
+        model.fit(rows, y)
+        if rows is not mixed:
+            expected = oracle.fit(np.asarray(rows) if isinstance(rows, la.Array) else rows, y)
+            assert model.coef_.dtype == expected.coef_.dtype
+        intercept = np.asarray(model.intercept_)
+        assert (intercept == intercept.astype(model.coef_.dtype)).all()
+        assert model.predict(rows[:1] if rows is mixed else rows) is not None
+    assert model.fit(mixed, y).coef_.dtype == "f8"
+
+
+@pytest.mark.parametrize("l1_ratio", [0.3, 1.0])
+@pytest.mark.parametrize(("fit_intercept", "weighted"), [(True, False), (False, True)])
+def test_coefficients_that_are_at_least_0(l1_ratio, fit_intercept, weighted):
+    X, y = numbered(60, 6, seed=3)
+    weight = np.linspace(0.1, 2, 60) if weighted else None
+    options = {"l1_ratio": l1_ratio, "fit_intercept": fit_intercept, "tol": 1e-12,
+               "max_iter": 10**5, "positive": True}
+    for alpha in (0.01, 0.3):
+        oracle = linear_model.ElasticNet(alpha, **options).fit(X, y, weight)
+        model = ours(ElasticNet(alpha, **options), X, y, weight)
+        assert_near(model, oracle, 1e-5)
+        assert model.coef_.min() == 0 and model.converged_
+    lasso = Lasso(0.01, tol=1e-12, warm_start=True).fit(X, -y)  # from coefficients below 0
+    oracle = linear_model.Lasso(0.01, tol=1e-12, positive=True).fit(X, y)
+    np.testing.assert_allclose(
+        lasso.set_params(positive=True).fit(X, y).coef_, oracle.coef_, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"solver": "saga"}, r"knows no positive=True: take solver='cd'"),
+    ({"alpha": 0}, r"positive=True without penalty \(alpha=0\)"),
+])
+def test_positive_coefficients_that_no_solver_finds(options, words):
+    with pytest.raises(ValueError, match=words):
+        Lasso(positive=True).set_params(**options).fit(np.ones((3, 1)), [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(("penalty", "options", "written"), [
+    ("l1", {}, "C=1, l1_ratio=1 instead of penalty='l1'$"), ("l2", {}, "C=1, l1_ratio=0"),
+    ("elasticnet", {"l1_ratio": 0.4}, "C=1, l1_ratio=0.4 instead of penalty='elasticnet'$"),
+    (None, {}, "C=inf, l1_ratio=0 instead of penalty=None$"),
+    (None, {"C": 3.0}, "C=inf.*, beside which C=3 is ignored"),
+    ("l2", {"l1_ratio": 0.4}, "l1_ratio=0 .*, beside which l1_ratio=0.4 is ignored"),
+])
+def test_the_penalty_by_its_older_name(penalty, options, written):
+    X, y = labelled(n=200)
+    model = LogisticRegression(penalty=penalty, tol=1e-8, **options)
+    with pytest.warns(FutureWarning, match=written):
+        model.fit(X, y)
+    assert_near(model, logistic_oracle(
+        X, y, penalty=penalty, solver="saga", max_iter=10**5, **options
+    ), 1e-5)
+
+
+def test_no_penalty_of_that_name():
+    with pytest.raises(ValueError, match=r"The 'penalty' parameter .* must be a str among"):
+        LogisticRegression(penalty="l3").fit([[0.0], [1.0]], [0, 1])
+
+
+def test_an_older_name_of_l1_is_refused_by_the_solvers_that_do_not_know_it():
+    with (
+        pytest.warns(FutureWarning),
+        pytest.raises(ValueError, match=r"'lbfgs' knows no l1 penalty \(l1_ratio=1"),
+    ):
+        LogisticRegression(penalty="l1", solver="lbfgs").fit([[0.0], [1.0]], [0, 1])
 
 
 @pytest.mark.parametrize(("alpha", "solver", "found"), [

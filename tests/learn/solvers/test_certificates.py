@@ -150,8 +150,11 @@ def test_planes_that_part_the_classes_are_seen(weighted):
 @settings(max_examples=60)
 @given(
     st.integers(0, 99), st.floats(1e-4, 10), st.sampled_from([0.0, 0.3, 1.0]), st.integers(1, 30),
+    st.booleans(),
 )
-def test_the_gap_of_coordinate_descent_is_an_upper_bound_that_closes(seed, strength, ratio, passes):
+def test_the_gap_of_coordinate_descent_is_an_upper_bound_that_closes(
+    seed, strength, ratio, passes, positive
+):
     X, y = numbered(12, 4, seed=seed)
     l1, l2 = strength * ratio, strength * (1 - ratio)
 
@@ -159,8 +162,11 @@ def test_the_gap_of_coordinate_descent_is_an_upper_bound_that_closes(seed, stren
         return 0.5 * ((y - X @ w) ** 2).sum() + l1 * abs(w).sum() + l2 / 2 * (w**2).sum()
 
     given_ = X.T @ X, X.T @ y, float(y @ y), l1, l2
-    w, gap, _ = elastic_net(*given_, np.ones(4), -1.0, passes)
-    best, least, _ = elastic_net(*given_, np.zeros(4), 1e-12 * float(y @ y), 100_000)
+    w, gap, _ = elastic_net(*given_, np.ones(4), -1.0, passes, positive)
+    best, least, _ = elastic_net(
+        *given_, np.zeros(4), 1e-12 * float(y @ y), 100_000, positive
+    )
+    assert not positive or (w.min() >= 0 and best.min() >= 0)
     assert value(w) - value(best) <= gap + 1e-9 * float(y @ y)
     assert least <= 1e-12 * float(y @ y)
 
