@@ -307,7 +307,7 @@ def _take_literals(task: Task) -> None:
     bind = task._bind
     if bind is not None:
         bind.template = copied(bind.template)
-        bind.makers = [(make, copied(items), *rest) for make, items, *rest in bind.makers]  # type: ignore[misc]
+        bind.makers = [(make, copied(items), *rest) for make, items, *rest in bind.makers]
     elif not task._inputs:
         task._args = copied(task._args)
 

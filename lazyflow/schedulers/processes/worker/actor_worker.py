@@ -98,7 +98,7 @@ class _SentInputs:
     def opened(self) -> tuple[Any, list[Any]]:
         try:
             values = [
-                load.owned() if load.__class__ is UnopenedValue else load[0]
+                load.owned() if isinstance(load, UnopenedValue) else load[0]
                 for load in self._loads
             ]
             arguments = self._arguments
