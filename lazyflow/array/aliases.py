@@ -162,7 +162,7 @@ def is_contiguous(x: Any, order: str) -> bool:
     """Tell whether NumPy would have the elements in a row in an order of `ravel`."""
     if _is_plain(x) and order != "F":
         return True
-    flags = like_numpy(x.with_known_sizes()).flags
+    flags = like_numpy(x).flags
     return {"C": flags.c_contiguous, "F": flags.f_contiguous}.get(order, flags.forc)
 
 
@@ -180,8 +180,8 @@ def like_numpy(x: Any, memory: Any = None) -> np.ndarray[Any, Any]:
     while x._lens is not None:
         looks.append(x._lens.look)
         x = x._lens.base
-    order = _order_of(x)
-    lengths = [x.shape[axis] for axis in turned_back(order)]
+    order, shape = _order_of(x), x.with_known_sizes().shape
+    lengths = [shape[axis] for axis in turned_back(order)]
     steps = [x.dtype.itemsize * prod(lengths[k + 1:]) for k in range(x.ndim)]
     memory = np.empty((), x.dtype) if memory is None else memory
     found = np.lib.stride_tricks.as_strided(memory, lengths, steps).transpose(order)

@@ -216,7 +216,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
         ((4, 3, 2), (3, 2, 4))
         """
         if len(axes) == 1 and (axes[0] is None or np.ndim(axes[0])):
-            (axes,) = axes
+            return transposed_seen(self, None if axes[0] is None else tuple(axes[0]))
         return transposed_seen(self, axes or None)
 
     def flatten(self, order: str = "C") -> Array:

@@ -210,8 +210,8 @@ def _copies(x: Array, axis: int, count: int, place: int) -> Array:
     wide = expand_dims(x, place)
     node = broadcast_node(wide.expr, (*wide.shape[:place], count, *wide.shape[place:][1:]))
     others = prod([max(sizes) for k, sizes in enumerate(x.chunks) if k != axis])
-    limit = config.get("chunk_bytes") // max(others * x.itemsize, 1)
-    return Array(reshaped(node, tuple(shape), max(limit, *x.chunks[axis])))
+    limit = config.get("chunk_bytes") // max(x.itemsize, 1)
+    return Array(reshaped(node, tuple(shape), max(limit, others * max(x.chunks[axis]))))
 
 
 # -- parts ----------------------------------------------------------------------------------------
