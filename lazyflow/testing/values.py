@@ -235,10 +235,11 @@ class ValueContract(Part):
 
         On several whose tasks take unequal times, at most about as many for each (Blumofe and
         Leiserson, 1999); that is asked of each process, since values are copied on their way.
+        They are large: of small ones an engine may make many before it joins them.
         """
-        n, alive = 256, Level()
-        leaves: list[Any] = [delayed(lambda _: Counted(alive))(i) for i in range(n)]
-        join = delayed(lambda a, b: Counted(alive))
+        n, alive, size = 256, Level(), 1 << 20
+        leaves: list[Any] = [delayed(lambda _: Counted(alive, size))(i) for i in range(n)]
+        join = delayed(lambda a, b: Counted(alive, size))
         while len(leaves) > 1:
             leaves = [join(a, b) for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
         self.compute(delayed(lambda x: None)(leaves[0]), num_workers=workers)

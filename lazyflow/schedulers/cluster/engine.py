@@ -269,6 +269,10 @@ class Engine(ABC):
         """Return the handle of a group that is about to be submitted, or of a part of it."""
 
     @abstractmethod
+    def drop(self, handle: Any) -> None:
+        """Release what nobody else holds, before the engine hears of what is submitted next."""
+
+    @abstractmethod
     def submit(self, submissions: Sequence[Any]) -> None:
         """Submit groups to the cluster."""
 

@@ -17,7 +17,7 @@ from lazyflow.graph.items import Item
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.results import too_much
-from lazyflow.schedulers.cluster.task_group import TaskGroup
+from lazyflow.schedulers.cluster.task_group import GroupPart, TaskGroup
 from lazyflow.store.sizes import size_of
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
@@ -315,7 +315,13 @@ class GroupQueue:
             if part is not other:
                 part.uses -= 1
             if not part.uses and other.done:
-                part.handle = None
+                self.let_go(part)
+
+    def let_go(self, kept: GroupPart | TaskGroup) -> None:
+        """Release results that no group needs any more, unless the caller holds some of them."""
+        handle, kept.handle = kept.handle, None
+        if handle is not None and not kept.is_given:
+            self.engine.drop(handle)
 
     def clear(self) -> None:
         """Drop all groups: the run is over."""

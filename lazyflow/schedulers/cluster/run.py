@@ -223,7 +223,7 @@ class EngineRun(Lifecycle):
                 self._arrived(i, value)
         for kept in group.kept():
             if not kept.uses:
-                kept.handle = None
+                self.queue.let_go(kept)
         if self.over:
             return
         if not self.suspects.tasks and self.queue.is_worth_regrouping():

@@ -16,14 +16,15 @@ _numbers = count(1)
 class GroupPart:
     """Results of a group that go to the same users, and that the engine keeps by themselves.
 
-    handle, uses
+    handle, is_given, uses
         As of the group.
     """
 
-    __slots__ = ("handle", "outputs", "uses")
+    __slots__ = ("handle", "is_given", "outputs", "uses")
 
     def __init__(self) -> None:
         self.outputs: list[int] = []
+        self.is_given = False
         self.uses = 0
         self.handle: Any = None
 
@@ -47,6 +48,8 @@ class TaskGroup:
         The number of groups that it needs and that are not submitted.
     uses
         How often groups that are not done use its results.
+    is_given
+        Whether the caller gets any of them, and may hold the handle when the run does not.
     is_counted
         Whether it has one task, and each of its runs counts. Else the deaths of workers count that
         had it, whether they ran it or not.
@@ -60,8 +63,8 @@ class TaskGroup:
     """
 
     __slots__ = (
-        "_part_of", "done", "handle", "is_counted", "members", "name", "number", "outputs", "parts",
-        "puts", "runs", "tries", "uses", "waits",
+        "_part_of", "done", "handle", "is_counted", "is_given", "members", "name", "number",
+        "outputs", "parts", "puts", "runs", "tries", "uses", "waits",
     )
 
     def __init__(self, plan: Plan, members: list[int], crash_retries: int) -> None:
@@ -79,6 +82,7 @@ class TaskGroup:
         self.outputs: list[int] = []
         self.parts: list[GroupPart] = []
         self._part_of: dict[int, GroupPart] = {}
+        self.is_given = False
         self.uses = 0
         end = plan.end
         for i in members:
@@ -86,6 +90,7 @@ class TaskGroup:
             if outside:
                 self.outputs.append(i)
                 self.uses += sum(user != end for user in outside)
+                self.is_given |= end in outside
 
     def current_handle(self) -> Any:
         """Return the handle, as of a `HeldValue`."""
@@ -109,6 +114,7 @@ class TaskGroup:
             part = parts.setdefault(groups, GroupPart())
             part.outputs.append(i)
             part.uses += sum(user != plan.end for user in outside)
+            part.is_given |= plan.end in outside
         if len(parts) > 1:
             self.parts = list(parts.values())
             self._part_of = {i: part for part in self.parts for i in part.outputs}

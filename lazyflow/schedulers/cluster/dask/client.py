@@ -142,6 +142,10 @@ class DaskHandle:
         _futures[number] = future
         self._number = number
 
+    def drop(self) -> None:
+        """Drop the future at once: not in the main thread, see there."""
+        _futures.pop(self._number, None)
+
 
 class WatchedState(FutureState):
     """The state of a key, which passes its failure or loss on, once.

@@ -104,6 +104,9 @@ class DaskEngine(Engine):
         part = "part_of_" if is_part else ""  # a name of their own: the scheduler goes by names
         return DaskHandle(self.reference.new_key(f"{part}{group.name}-{run.name}"))
 
+    def drop(self, handle: DaskHandle) -> None:
+        handle.drop()
+
     def _handles(self) -> list[DaskHandle]:
         groups = [group for _, group in self._groups.values()]
         return [kept.handle for group in groups for kept in group.kept() if kept.handle is not None]

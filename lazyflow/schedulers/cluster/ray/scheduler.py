@@ -122,6 +122,9 @@ class RayEngine(Engine):
     ) -> SimpleNamespace:
         return SimpleNamespace(ref=None)  # it is set at the submission
 
+    def drop(self, handle: SimpleNamespace) -> None:
+        handle.ref = None
+
     def new_link(self, actor: RemoteActor) -> RayLink:
         if not self.is_usable():
             raise _lost()
