@@ -255,6 +255,13 @@ class WeakValues(_WeakEntries, Generic[V]):
         entry = self._entries.get(name)
         return None if entry is None else entry()
 
+    def living(self) -> Iterator[V]:
+        """Yield the objects that still exist."""
+        for entry in tuple(self._entries.values()):
+            found = entry()
+            if found is not None:
+                yield found
+
     def __getitem__(self, name: Hashable) -> V:
         found = self.get(name)
         if found is None:

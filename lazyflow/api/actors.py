@@ -33,7 +33,7 @@ from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.store.owned import copied
 
-__all__ = ["Actor", "ActorClass", "actor"]
+__all__ = ["Actor", "ActorClass", "actor", "get_actor"]
 
 
 # -- classes --------------------------------------------------------------------------------
@@ -230,6 +230,38 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
             "lazyflow.delayed(f) or lazyflow.submit(f, ...)."
         )
     return ActorClass(cls, options)
+
+
+def get_actor(name: str) -> Actor:
+    """Return a handle on the living actor of a name, which this process has made with ``name=``.
+
+    Parameters
+    ----------
+    name
+        As it was given to `actor` or to ``options``.
+
+    Raises
+    ------
+    ValueError
+        This process has no living actor of that name.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> words = lazyflow.actor(list, name="the words")("ab")
+    >>> lazyflow.get_actor("the words").count("a").result()
+    1
+    """
+    with _names_lock:
+        known = _named.get(name)
+        if known is not None and not known.host.is_over:
+            return Actor(known)
+        names = [core.cls._settings.name for core in _named.living() if not core.host.is_over]
+    raise ValueError(
+        f"this process has made no living actor named {name!r}{config.nearest(str(name), names)} "
+        "An actor has the name that lazyflow.actor(Cls, name=...) gave it, and lives as long as a "
+        "handle on it is held."
+    )
 
 
 # -- handles --------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ For users of `lazyflow.actor`:
   is copied for that. On sync and threads this does not cover arrays inside objects of the user's
   classes.
 - An actor ends with the last reference to its handle, after the calls that were made. With
-  ``name=`` and ``get_if_exists=True`` a second call returns a handle on the same actor. A handle
-  can't be sent to another process; the futures that its methods return can.
+  ``name=`` and ``get_if_exists=True`` a second call returns a handle on the same actor, and so does
+  ``get_actor(name)``, in the process that made it. A handle can't be sent to another process; the
+  futures that its methods return can.
 - When its process dies, the call that ran fails with `WorkerDied` and is not run again, since
   it is not known what it had done. So do all later ones, unless the actor has ``restarts=n``: then
   they go on in a new process, from the constructor, or from the state that

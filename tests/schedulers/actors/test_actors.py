@@ -314,3 +314,27 @@ def test_names(scheduler: str) -> None:
     del first, again
     gc.collect()
     assert named(1).add(1).result() == 2
+
+
+def test_get_actor_returns_a_handle_on_the_actor_of_a_name(scheduler: str) -> None:
+    first = Counter.options(name="found")(5)
+    found = lazyflow.get_actor("found")
+    assert found == first
+    assert [first.add(1).result(), found.add(1).result()] == [6, 7]
+    with pytest.raises(ValueError, match=r"no living actor named 'fuond'.*did you mean 'found'\?"):
+        lazyflow.get_actor("fuond")
+    del first
+    gc.collect()
+    assert found.add(1).result() == 8  # a handle that was got keeps it alive
+    del found
+    gc.collect()
+    with pytest.raises(ValueError, match="no living actor named 'found'"):
+        lazyflow.get_actor("found")
+
+
+def test_get_actor_returns_none_that_has_died(separate: str) -> None:
+    counter = Counter.options(name="gone")()
+    with pytest.raises(lazyflow.WorkerDied):
+        counter.die("SIGKILL").result()
+    with pytest.raises(ValueError, match="no living actor named 'gone'"):
+        lazyflow.get_actor("gone")
