@@ -370,3 +370,22 @@ def test_a_view_does_not_follow_later_changes():
     x = delayed(list)(d.keys())
     d["b"] = 2
     assert x.compute() == ["a"]
+
+
+@pytest.mark.parametrize("edit", [
+    lambda items: items.__setitem__(7, -1),
+    lambda items: items.append(0) if isinstance(items, list) else items.update({-1: 0}),
+    lambda items: items.pop(3),
+    lambda items: items.__setitem__(1, True),  # equal to what was there, and not the same
+])
+@pytest.mark.parametrize("make", [list, dict.fromkeys], ids=["list", "dict"])
+def test_calls_that_share_a_long_container_do_not_share_its_edits(make, edit):
+    items = make(range(20_000))
+    seen = delayed(lambda x: [*x] if isinstance(x, list) else [*x.items()])
+    first, again = seen(items), seen(items)
+    before = [*items] if isinstance(items, list) else [*items.items()]
+    edit(items)
+    later = seen(items)
+    after = [*items] if isinstance(items, list) else [*items.items()]
+    for got, wanted in zip(compute(first, again, later), (before, before, after), strict=True):
+        assert got == wanted and list(map(repr, got)) == list(map(repr, wanted))

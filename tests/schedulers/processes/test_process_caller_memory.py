@@ -31,6 +31,7 @@ print(peak() - before)
 """
 
 ARRAY = "value = np.ones(5_000_000)  # 40 MB"
+NUMBERS = "value = [float(i) for i in range(1_000_000)]  # 32 MB; a copy takes 8"
 LIST = "value = [bytes([i % 256]) * 50_000 for i in range(400)]  # 20 MB"
 
 #: How large things are made, what uses them, and what the peak may grow by, in MiB: about
@@ -45,6 +46,9 @@ CASES = {
     ),
     "an array as an argument": (
         ARRAY, "compute([delayed(length)(value, k) for k in range(20)])", 20
+    ),
+    "a list of numbers as an argument": (
+        NUMBERS, "compute([delayed(length)(value, k) for k in range(30)])", 60
     ),
     "a list as an argument": (LIST, "compute([delayed(length)(value, k) for k in range(12)])", 70),
 }
