@@ -13,6 +13,7 @@ import faulthandler
 import gc
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -96,10 +97,10 @@ class Killer(Thread):
 
 
 def kill(pid: int) -> bool:
-    """Send SIGKILL to a child of this process; False when it is none, or has ended.
+    """End a child of this process by SIGKILL; False when it is none, or has ended.
 
     By a descriptor, opened before it is looked at, so that no other process can be hit whose
-    number is the same.
+    number is the same. It has ended on return: one that takes its time would be killed again.
     """
     try:
         descriptor = os.pidfd_open(pid)
@@ -110,6 +111,7 @@ def kill(pid: int) -> bool:
         if state == "Z" or int(parent) != os.getpid():
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        select.select([descriptor], [], [])
     except (OSError, ValueError):
         return False
     else:
