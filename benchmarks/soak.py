@@ -110,8 +110,10 @@ def kill(pid: int) -> bool:
         state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
         if state == "Z" or int(parent) != os.getpid():
             return False
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        select.select([descriptor], [], [])
+        ended.poll()
     except (OSError, ValueError):
         return False
     else:

@@ -18,6 +18,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from lazyflow.departures import WeakValues
 from lazyflow.graph.kinds import (
     ARRAY,
     COPIED,
@@ -160,6 +161,47 @@ def copied(items: list[Any], extra: Any) -> Any:
 
 
 _QUICK = frozenset({list, dict, set})
+
+
+_LONG = 1 << 14  # items: the copies of shorter containers take less than 131 kB each
+
+
+class _Shared(list[Any]):
+    """A list of one copy of a long container, for all calls that were given the same items."""
+
+    __slots__ = ("__weakref__",)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+
+_shared: WeakValues[_Shared] = WeakValues()  # by the id of what was copied
+
+
+def shared_copy(item: Any, copier: Make) -> list[Any]:
+    """Return a list of a copy of a container: that of an earlier call if it has the same items.
+
+    Those of containers that hold containers are not shared: what is in them is copied, too.
+    """
+    mine = copier([item], None)
+    if copier is not copied or type(mine) not in (list, dict) or len(mine) < _LONG:
+        return [mine]
+    known = _shared.get(id(item))
+    if known is None or not _has_the_same(mine, known[0]):
+        _shared[id(item)] = known = _Shared([mine])
+    return known
+
+
+def _has_the_same(one: Any, other: Any) -> bool:
+    """Tell whether two containers have the very same items, in the same order.
+
+    Neither may be one that another thread edits.
+    """
+    if type(one) is not type(other) or len(one) != len(other):
+        return False
+    if type(one) is dict and not all(map(operator.is_, one.values(), other.values())):
+        return False
+    return all(map(operator.is_, one, other))
 
 
 def copied_to_depth(items: list[Any], extra: Any) -> Any:

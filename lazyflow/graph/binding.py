@@ -7,12 +7,10 @@ which puts the values of the inputs in their places at every execution.
 from __future__ import annotations
 
 import copy
-import operator
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from lazyflow.departures import WeakValues
 from lazyflow.graph.arguments import (
     Binder,
     Holes,
@@ -22,6 +20,7 @@ from lazyflow.graph.arguments import (
     deeply_copied,
     frame_copied,
     same,
+    shared_copy,
     take_apart,
 )
 from lazyflow.graph.guards import guarded, is_open
@@ -65,43 +64,6 @@ _OPENED = _COPIED_LITERALS | {TUPLE, NAMEDTUPLE}
 
 #: Kinds that are handed over as they are with what they hold, where they hold no task.
 _LEFT = frozenset({DATACLASS, ARRAY})
-
-
-_LONG = 1 << 14  # items: comparing that many costs less than the memory of one more copy
-
-
-class _Snapshot(list[Any]):
-    """A list of one copy of a long container, which calls share as long as it stays the same."""
-
-    __slots__ = ("__weakref__",)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
-
-
-_snapshots: WeakValues[_Snapshot] = WeakValues()  # by the id of what was copied
-
-
-def _snapshot(item: Any, copier: Make) -> list[Any]:
-    """Return a list of a copy of a container: that of an earlier call if it has the same items.
-
-    Those of containers that hold containers are not shared: what is in them is copied, too.
-    """
-    if copier is not copied or type(item) not in (list, dict) or len(item) < _LONG:
-        return [copier([item], None)]
-    known = _snapshots.get(id(item))
-    if known is None or not _has_the_same(item, known[0]):
-        _snapshots[id(item)] = known = _Snapshot([item.copy()])
-    return known
-
-
-def _has_the_same(one: Any, other: Any) -> bool:
-    """Tell whether two containers have the very same items, in the same order."""
-    if type(one) is not type(other) or len(one) != len(other):
-        return False
-    if type(one) is dict and not all(map(operator.is_, one.values(), other.values())):
-        return False
-    return all(map(operator.is_, one, other))
 
 
 class _Level:
@@ -330,7 +292,7 @@ class _ArgumentSearch:
             if copier is None:
                 continue
             if id(item) not in self.private:
-                self.makers.append((copier, _snapshot(item, copier), [], None))
+                self.makers.append((copier, shared_copy(item, copier), [], None))
                 self.keep.append(item)
                 self.private[id(item)] = ~(len(self.makers) - 1)
             self._hole(level, position, self.private[id(item)])

@@ -143,7 +143,9 @@ class DaskHandle:
         self._number = number
 
     def drop(self) -> None:
-        """Drop the future at once: not in the main thread, see there."""
+        """Drop the future at once, in a thread that gets no Ctrl-C: the engine's."""
+        if self._release is not None:
+            self._release.forget()
         _futures.pop(self._number, None)
 
 
