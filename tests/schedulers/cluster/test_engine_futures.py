@@ -20,7 +20,8 @@ class OnDask:
         return self.client.submit(f, *args, pure=False)
 
     def keep(self, value):
-        return self.client.scatter(value)
+        # Not by content: the release of an equal value's future may come in between, and drop it.
+        return self.client.scatter(value, hash=False)
 
 
 class OnRay:
