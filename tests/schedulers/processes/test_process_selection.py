@@ -39,6 +39,29 @@ def test_a_flight_takes_no_longer_than_it_should():
     assert [len(f) for f in scene.to_run()[0]] == [4, 4]  # and another waits behind it
 
 
+def tree(leaves, fan_in):
+    while len(leaves) > 1:
+        parts = [leaves[i:i + fan_in] for i in range(0, len(leaves), fan_in)]
+        leaves = [part[0] if len(part) == 1 else Plan(*part, kind=LARGE) for part in parts]
+    return leaves[0]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize(("fan_in", "depth"), [(2, 10), (3, 7), (4, 5)])
+@pytest.mark.parametrize("part", [0.17, 0.09, 0.05])
+def test_a_flight_of_a_tree_leaves_one_value_that_waits_for_what_is_sent_later(
+    part, fan_in, depth, workers
+):
+    """Several would be held until other workers have made the rest of the same subtrees."""
+    scene = Scene(workers)
+    scene.learn(1, seconds=part * TARGET)
+    scene.job([tree([Plan(kind=LARGE) for _ in range(fan_in**depth)], fan_in)])
+    for flight in (w.flights[0] for w in scene.state.workers):
+        joins = {user for node in flight.nodes for user in node.users if user.open}
+        assert len(joins) <= 1 or flight.cost >= 2 * TARGET
+        assert flight.cost < (2 + part) * TARGET
+
+
 @pytest.mark.parametrize(("part", "flights"), [(0.23, [8]), (0.3, [8]), (0.4, [3, 5])])
 def test_workers_get_equal_parts_of_what_is_left(part, flights):
     scene = Scene(workers=2)

@@ -8,10 +8,12 @@ leave the worker.
 How much goes into a flight follows from the measured durations. A task of a function that was never
 measured goes alone, then at most four times as many go as were measured, up to about `TARGET`
 seconds of work; and only so many that the flights of all workers end together, since with flights
-of five one of two workers would get ten tasks of sixteen. Of what is ready in a background job
-each worker gets as many tasks, so that values which somebody holds lie evenly. A second flight may
-wait at the worker behind a short one; behind a long one, or one of unknown length, it would be held
-up.
+of five one of two workers would get ten tasks of sixteen. A flight that ends within subtrees goes
+on to where one value of it waits for inputs from elsewhere, up to `TARGET` longer: several would
+wait for what other workers make of the same subtrees, and be held meanwhile. Of what is ready in a
+background job each worker gets as many tasks, so that values which somebody holds lie evenly. A
+second flight may wait at the worker behind a short one; behind a long one, or one of unknown
+length, it would be held up.
 """
 
 from __future__ import annotations
@@ -144,7 +146,8 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
     budgets = {first.function: budget}
     cost = flight.cost
     limit = _fair(state, worker, lane, job, cost)
-    while cost < limit:
+    most = limit + min(limit, TARGET)
+    while cost < limit or (cost < most and _is_within(lane, flight)):
         node = another(state, worker, lane, job)
         if node is None:
             break
@@ -166,6 +169,12 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
         known[0] -= 1
         cost += known[1]
     flight.cost = cost
+
+
+def _is_within(lane: Lane, flight: Flight) -> bool:
+    """Tell whether a flight that ended here would leave several values for what comes later."""
+    following = lane.following
+    return flight.joins > 1 or bool(following and len(following[-1].distinct) > 1)
 
 
 def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float) -> float:
@@ -214,7 +223,12 @@ def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
         user.flying += 1
         if user.site is None:
             user.site = worker
-        elif user.site is not worker:
+            if user.open:
+                flight.joins += 1
+        elif user.site is worker:
+            if not user.open:
+                flight.joins -= 1
+        else:
             user.site = MIXED
             continue
         if not user.open and user.phase == WAITING and not user.job.has_priorities:

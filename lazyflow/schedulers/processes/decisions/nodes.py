@@ -144,6 +144,9 @@ class Flight:
         Seconds that the flight should take, as far as known.
     is_short
         All its tasks are known to be short, so that another flight may be sent after it.
+    joins
+        The number of tasks that wait for it and for what was sent nowhere yet; it is lower by those
+        that earlier flights of the worker have left so, and that it lets go along.
     is_late
         It takes longer than it should.
     unanswered
@@ -151,7 +154,7 @@ class Flight:
     """
 
     __slots__ = (
-        "cost", "drops", "forget", "is_late", "is_short", "loads", "nodes", "number",
+        "cost", "drops", "forget", "is_late", "is_short", "joins", "loads", "nodes", "number",
         "unanswered",
     )
 
@@ -162,6 +165,7 @@ class Flight:
         self.loads: list[Node] = []
         self.drops: list[tuple[int, ...]] = []
         self.cost = 0.0
+        self.joins = 0
         self.is_short = True
         self.is_late = False
         self.unanswered = 0
