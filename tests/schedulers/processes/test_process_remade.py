@@ -190,3 +190,21 @@ def test_copies_of_held_values_leave_room_for_work() -> None:
     finally:
         config.set(store_limit=None)
         lazyflow.shutdown()
+
+
+def test_what_was_let_go_is_room_for_the_next_task() -> None:
+    """Also where the worker's thread that hears of it gets no turn before the task needs it."""
+    lazyflow.shutdown()
+    config.set(store_limit=3 * 8 * LENGTH)
+    try:
+        on = {"scheduler": "processes", "num_workers": 1}
+        compute(delayed(sys.setswitchinterval)(20.0), **on)
+        for i in range(40):
+            (x,) = compute(delayed(numpy.full)(2 * LENGTH, float(i)), **on)
+            assert x[-1] == i
+            del x
+    finally:
+        config.set(store_limit=None)
+        lazyflow.shutdown()
+
+

@@ -8,12 +8,15 @@ parent knows what to charge when this process dies.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
+from lazyflow.errors import StoreFull
 from lazyflow.schedulers.core.task_resources import drop
 from lazyflow.schedulers.processes.channel import Incoming, send
 from lazyflow.schedulers.processes.surroundings import take_over
@@ -21,10 +24,61 @@ from lazyflow.schedulers.processes.worker.following import Follower
 from lazyflow.schedulers.processes.worker.reporting import Reporter
 from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SURROUND
 from lazyflow.store.memory import lent
+from lazyflow.store.memory.ranges import Segment
 from lazyflow.store.memory.shared import Arenas, Mappings
 from lazyflow.store.pickling.serialize import encode
 
 RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
+
+
+class Requests:
+    """What the parent asks for while a task runs: done by one thread, and others can wait for it.
+
+    Until it is done a request can be read from the socket, or `_is_busy` is set: that is set before
+    the request is read.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._changed = threading.Condition()
+        self._is_busy = self._is_over = False
+        self._thread = 0
+
+    def serve(self, do: Callable[[int, Any], None]) -> None:
+        """Do what is asked, a kind and a content each, until the parent closes the socket."""
+        self._thread = threading.get_ident()
+        incoming = Incoming(self.sock)
+        there = self._poll()
+        try:
+            while not self._is_over:
+                there.poll()
+                self._is_busy = True
+                self._is_over = not incoming.read()
+                for (kind, content), _ in incoming.messages():
+                    do(kind, content)
+                with self._changed:
+                    self._is_busy = False
+                    self._changed.notify_all()
+        finally:
+            with self._changed:
+                self._is_over = True
+                self._changed.notify_all()
+
+    def catch_up(self) -> None:
+        """Wait until all that has come is done; the thread that does it returns at once."""
+        there = self._poll()
+        with self._changed:
+            while (
+                threading.get_ident() != self._thread
+                and not self._is_over
+                and (there.poll(0) or self._is_busy)
+            ):
+                self._changed.wait()
+
+    def _poll(self) -> select.poll:
+        there = select.poll()
+        there.register(self.sock, select.POLLIN)
+        return there
 
 
 class WorkerProcess(ABC):
@@ -51,7 +105,7 @@ class WorkerProcess(ABC):
         settings: dict[str, Any],
     ) -> None:
         self.flights = flights
-        self.requests = requests
+        self.requests = Requests(requests)
         self.words = words
         self.least: int = settings["least"]
         self.arenas = Arenas(
@@ -119,8 +173,19 @@ class WorkerProcess(ABC):
 
     def encode(self, value: Any) -> tuple[Any, ...]:
         """Return payload, buffers and size of a value, its large parts in shared memory."""
-        encoded = encode(value, self.arenas.write, self.least, self.arenas.free)
+        encoded = encode(value, self._write, self.least, self.arenas.free)
         return encoded.payload, encoded.buffers, encoded.size
+
+    def _write(self, buffer: Any) -> Segment:
+        """Copy a buffer to shared memory; if it is full, after what the parent lets go of.
+
+        The parent says so before it sends the task that needs the room, but to another thread.
+        """
+        try:
+            return self.arenas.write(buffer)
+        except StoreFull:
+            self.requests.catch_up()
+        return self.arenas.write(buffer)
 
     def _send_answer(self, *outcome: Any) -> None:
         """Send what was done, by the thread that has `_sending`: an `Answer`, or an actor's."""

@@ -6,11 +6,12 @@ import errno
 import os
 import sys
 import threading
+from functools import partial
 from typing import Any, NoReturn
 
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.processes import protocol
-from lazyflow.schedulers.processes.channel import Incoming, send
+from lazyflow.schedulers.processes.channel import send
 from lazyflow.schedulers.processes.worker.nested import inside
 from lazyflow.schedulers.processes.worker.process import PICKLING, RUNNING, WorkerProcess
 from lazyflow.schedulers.remote.failures import failure_record
@@ -42,11 +43,8 @@ def start(worker: WorkerProcess) -> None:
 
 def _serve(worker: WorkerProcess) -> None:
     """Do what is asked until the parent closes the socket."""
-    incoming = Incoming(worker.requests)
     try:
-        while incoming.read():
-            for (kind, content), _ in incoming.messages():
-                _do(worker, kind, content)
+        worker.requests.serve(partial(_do, worker))
     except ConnectionError:  # the parent does not listen any more
         pass
     except BaseException as error:
@@ -59,7 +57,7 @@ def _do(worker: WorkerProcess, kind: int, content: Any) -> None:
         case protocol.SHARE:
             _share(worker, content)
         case protocol.RECALL:
-            send(worker.requests, (protocol.RECALLED, worker.give_back(content)))
+            send(worker.requests.sock, (protocol.RECALLED, worker.give_back(content)))
         case protocol.GIVE_UP:
             cancels = cancels_of(threading.main_thread().ident)  # before the look: of no later task
             if worker.words[RUNNING] == content:
@@ -73,7 +71,7 @@ def _do(worker: WorkerProcess, kind: int, content: Any) -> None:
         case protocol.TRIM:
             worker.arenas.trim()
             unmapped = worker.mappings.take_released(), worker.memory_stats()
-            send(worker.requests, (protocol.UNMAPPED, unmapped))
+            send(worker.requests.sock, (protocol.UNMAPPED, unmapped))
 
 
 def _share(worker: WorkerProcess, i: int) -> None:
@@ -89,5 +87,5 @@ def _share(worker: WorkerProcess, i: int) -> None:
     value = None
     arenas = worker.arenas.take_new(worker.announced[1])
     shared = (i, answer, [arena for arena, _ in arenas])
-    send(worker.requests, (protocol.SHARED, shared), [fd for _, fd in arenas])
+    send(worker.requests.sock, (protocol.SHARED, shared), [fd for _, fd in arenas])
     worker.words[PICKLING] = 0
