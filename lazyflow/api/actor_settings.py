@@ -21,6 +21,7 @@ class ActorSettings:
     restarts: int = 0
     checkpoint: Any = None
     checkpoint_every: int = 1
+    mutates: bool = True
 
     def __post_init__(self) -> None:
         if self.name is not None and not (isinstance(self.name, str) and self.name):
@@ -31,6 +32,8 @@ class ActorSettings:
             )
         if self.max_concurrency is not None:
             _check_count("max_concurrency", self.max_concurrency, 1)
+        if not isinstance(self.mutates, bool):
+            raise TypeError(f"mutates must be True or False; got {self.mutates!r}")
         _check_count("restarts", self.restarts, 0)
         _check_count("checkpoint_every", self.checkpoint_every, 1)
 

@@ -195,6 +195,10 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
         result is kept after every `checkpoint_every` calls and given to ``set_state`` after a
         restart; or ``(save, load)``: two names, or functions of the object, and of the object
         and a state.
+    mutates
+        ``False``: the values of futures and lazy values that its methods are given are not copied
+        for it, as those of tasks are not. Their arrays are read-only; several actors of one
+        machine can so have one large array without a copy each.
 
     Returns
     -------
@@ -289,7 +293,7 @@ class _Core:
         init = self._call_of(cls._init, args, kwargs, 4)
         spec = ActorSpec(
             cls.__wrapped__, cls._in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
-            settings.max_concurrency, settings.restarts, cls._checkpoint,
+            settings.max_concurrency, settings.restarts, cls._checkpoint, settings.mutates,
         )
         self.pending = PendingCalls()
         self.host: ActorHost = self.scheduler.make_actor(spec)

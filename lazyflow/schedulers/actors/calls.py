@@ -230,6 +230,8 @@ class ActorSpec:
         The call of its constructor.
     max_concurrency
         The most calls that may be under way at once; None: one, or many async ones.
+    mutates
+        Whether the values of its calls' inputs are the actor's own, copied if need be.
     """
 
     cls: type
@@ -239,6 +241,7 @@ class ActorSpec:
     max_concurrency: int | None = None
     restarts: int = 0
     checkpoint: Checkpoint | None = None
+    mutates: bool = True
 
     @cached_property
     def is_async(self) -> bool:

@@ -21,6 +21,7 @@ from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.store.owned import detached, own
+from lazyflow.store.protected import protected
 
 
 class _Object:
@@ -56,7 +57,7 @@ class _LocalCall:
             return None
         if actor.stopped is not None:
             raise _AsItIs(actor.stopped)
-        given = _given(call)
+        given = _given(call, actor.spec.mutates)
         if actor.error is not None:
             actor.init.future.local_outcome()  # it was seen: here
             raise _AsItIs(actor.error)
@@ -107,14 +108,14 @@ class _AsItIs(Exception):
         self.error = error
 
 
-def _given(call: ActorCall) -> list[Any]:
-    """Return the values of a call's inputs, which the actor may edit and keep."""
+def _given(call: ActorCall, mutates: bool) -> list[Any]:
+    """Return the values of a call's inputs, which the actor may edit if it `mutates` them."""
     inputs, call.inputs = call.inputs, []
     inputs.reverse()
     given = []
     while inputs:
         box = [_value(inputs.pop())]  # of a future that nobody else has, nothing but the box has it
-        given.append(own(box))
+        given.append(own(box) if mutates else protected(box[0], False))
     return given
 
 

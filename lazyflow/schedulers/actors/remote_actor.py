@@ -19,7 +19,7 @@ from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall
 from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
 from lazyflow.schedulers.actors.inputs import InputGatherer
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.calls import BLOB, TIMED, packed_call
+from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, TIMED, packed_call
 from lazyflow.schedulers.remote.failures import error_of
 
 AHEAD = 64  # calls that are sent before the first of them is answered
@@ -88,6 +88,8 @@ class RemoteActor:
             item.arguments, item.flags, item.binding = packed_call(item.task, self.port.encode)
         except Exception as error:
             item.error = self.port.unsendable(item.task, "args", error)
+        if not self.spec.mutates:
+            item.flags |= AS_HELD
         if item.call.watch is not None:
             item.flags |= TIMED
 

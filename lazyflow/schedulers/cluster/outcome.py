@@ -148,11 +148,14 @@ class GroupOutcome:
     travelled: bool = False
 
     def owned(self, i: int) -> Any:
-        """Return a result as the caller's own."""
+        """Return a result as the caller's own; if it has travelled, the caller alone has this."""
         value = self.values[i]
-        if type(value) is not PackedValue:
-            return copied(value)
-        return (value if self.travelled else value.copied()).owned()
+        return value.owned() if self.travelled and type(value) is PackedValue else self.copy(i)
+
+    def copy(self, i: int) -> Any:
+        """Return a result in memory of its own."""
+        value = self.values[i]
+        return value.copied().owned() if type(value) is PackedValue else copied(value)
 
     def value(self, i: int) -> Any:
         """Return a result, opened once."""

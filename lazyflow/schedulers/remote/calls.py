@@ -27,6 +27,7 @@ SMALL = 2  # send it to the parent if it is small
 WANT = 4  # send it in any case
 BOUND = 8  # `arguments` is a template with holes: extra[0] is (positions, number, names)
 BLOB = 16  # `arguments` is the encoded arguments, or their Binder
+AS_HELD = 128  # of an actor: the values of inputs are not copied, so they are read-only
 TIMED = 64  # of an actor: the outcome ends with its `CallTimes`
 SPECIAL = 32  # extra[1] is the options that only few tasks have
 

@@ -129,3 +129,36 @@ def test_nobody_is_told_of_mutates(scheduler: str) -> None:
     with pytest.raises(ValueError, match="read-only") as caught:
         Keeper(np.zeros(3)).show_read_only().result()
     assert "mutates=True" not in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_held_values_can_be_read_without_copies(scheduler: str, size: int) -> None:
+    """With ``mutates=False``, in which no actor can edit them; literals are its own."""
+    @lazyflow.actor(mutates=False)
+    class Reader:
+        def __init__(self, x: Any = None) -> None:
+            self.x = x
+
+        def tries(self, x: Any) -> Any:
+            x["a"][0][0] += 1
+            return x["a"][0][0]
+
+        def has_own(self, x: Any) -> bool:
+            base = x
+            while isinstance(base.base, np.ndarray):
+                base = base.base
+            return bool(base.flags.owndata and base.flags.writeable)
+
+    given = {"a": [np.zeros(size)]}
+    for way in ("put", "submitted", "persisted", "lazy"):
+        held = WAYS[way](given)
+        if scheduler in ("sync", "threads") or size > 1000:
+            with pytest.raises(ValueError, match="read-only"):
+                Reader(held).tries(held).result()
+        assert shown(value_of(held)) == [[[0.0] * 3]]
+    assert Reader().tries(given).result() == 1.0
+    assert given["a"][0][0] == 0.0
+    if scheduler == "processes" and size > 1000:
+        assert not Reader().has_own(put(np.zeros(size))).result()
+    with pytest.raises(TypeError, match=r"mutates must be True or False; got 1"):
+        lazyflow.actor(list, mutates=1)

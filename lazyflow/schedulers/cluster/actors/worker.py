@@ -22,9 +22,9 @@ from lazyflow.schedulers.cluster.actors.journal import Journal
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.remote.calls import BLOB
+from lazyflow.schedulers.remote.calls import AS_HELD, BLOB
 from lazyflow.schedulers.remote.failures import unreadable
-from lazyflow.store.owned import copied
+from lazyflow.store.protected import protected
 
 SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine
 
@@ -149,7 +149,7 @@ class _FetchedInputs:
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments, flags, _, _, self._loads = arguments
-        self._is_blob = flags & BLOB
+        self._is_blob, self._is_own = flags & BLOB, not flags & AS_HELD
         self._fetched = {
             k: TaskFuture("an input", None)
             for k, (how, *_) in enumerate(self._loads) if how == protocol.HELD
@@ -181,6 +181,10 @@ class _FetchedInputs:
             if what is None:
                 raise Cancelled("an input failed")  # the caller has the error already
             if type(what) is GroupOutcome:
-                return copied(what.value(i))
-            what = what.copied()  # the engine keeps it for others
-        return what if how == protocol.PLAIN else _opened(what, "an argument")
+                return what.copy(i) if self._is_own else protected(what.value(i), False)
+            if self._is_own:
+                what = what.copied()  # the engine keeps it for others
+        if how == protocol.PLAIN:
+            return what
+        opened = _opened(what, "an argument")
+        return opened if self._is_own else protected(opened, False)

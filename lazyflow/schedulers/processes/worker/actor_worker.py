@@ -13,7 +13,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.processes.worker.nested import inside
 from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
 from lazyflow.schedulers.processes.worker.value_store import UnopenedValue
-from lazyflow.schedulers.remote.calls import BLOB, CALLS, MAKE
+from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, CALLS, MAKE
 from lazyflow.store.memory.shared import Mappings
 
 
@@ -83,11 +83,12 @@ class _SentInputs:
     this is discarded.
     """
 
-    __slots__ = ("_arguments", "_loads")
+    __slots__ = ("_arguments", "_is_own", "_loads")
 
     def __init__(self, mappings: Mappings, number: int, arguments: Arguments) -> None:
         given, flags, _, _, loads = arguments
         self._arguments = UnopenedValue(mappings, given) if flags & BLOB else given
+        self._is_own = not flags & AS_HELD
         self._loads = [
             load if load.__class__ is list else UnopenedValue(mappings, load) for load in loads
         ]
@@ -97,10 +98,7 @@ class _SentInputs:
 
     def opened(self) -> tuple[Any, list[Any]]:
         try:
-            values = [
-                load.owned() if isinstance(load, UnopenedValue) else load[0]
-                for load in self._loads
-            ]
+            values = [self._value(load) for load in self._loads]
             arguments = self._arguments
             if arguments.__class__ is UnopenedValue:
                 arguments = arguments.owned()
@@ -110,3 +108,8 @@ class _SentInputs:
 
     def discard(self) -> None:
         self._arguments, self._loads = None, []
+
+    def _value(self, load: Any) -> Any:
+        if not isinstance(load, UnopenedValue):
+            return load[0]
+        return load.owned() if self._is_own else load.opened()
