@@ -10,6 +10,7 @@ import mmap
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from lazyflow.departures import Gone, gone, owned
@@ -41,6 +42,9 @@ class Mappings:
     ----------
     private : bool
         True: views are writable and edits stay in this process, False: views are read-only.
+    steps, released
+        Where ``(released, (segment,), False)`` is put when a view dies, after what was put there
+        before; None: `take_released` returns the segments.
 
     Examples
     --------
@@ -57,21 +61,20 @@ class Mappings:
     [(0, 0, 3)]
     """
 
-    def __init__(self, private: bool) -> None:
+    def __init__(
+        self, private: bool, steps: deque[Any] | None = None,
+        released: Callable[[Segment], None] | None = None,
+    ) -> None:
         self.in_use = 0  # bytes that live views look at
         self._private = private
         self._lock = threading.Lock()
         self._files: dict[int, Any] = {}  # by arena, see `owned`
         self._maps: dict[int, mmap.mmap] = {}
-        self._views: dict[int, Gone] = {}  # by id: these references have to live
+        self._views: dict[int, list[Gone]] = {}  # by id of the first: they have to live
         self._seen: dict[Segment, int] = {}  # how many live views a segment has
         self._dead: deque[Gone] = deque()  # of `_views`, those that have gone
         self._done: list[Segment] = []
-
-    @property
-    def released(self) -> int:
-        """The number of segments that `take_released` would return; it costs nothing to read."""
-        return len(self._dead) + len(self._done)
+        self._steps, self._released = steps, released
 
     def add(self, arena: int, fd: int) -> None:
         """Make an arena known by a descriptor, which is closed by this object."""
@@ -122,13 +125,16 @@ class Mappings:
                 try:
                     held = self._maps[arena] = self._mapped(file.fileno())
                 except OSError as error:
-                    self._done.append(segment)  # there will be no view to end
+                    self._note(segment)  # there will be no view to end
                     raise _no_room(size, error) from error
             # Straight from the mapping: an array keeps its source alive, but a slice of a
             # memoryview or array dies before what was made from it (and memory would be reused).
             view = np.frombuffer(held, np.uint8, size, offset)
-            known = gone(view, self._dead.append, segment)
-            self._views[id(known)] = known
+            later = [] if self._steps is None else [
+                gone(view, self._steps.append, (self._released, (segment,), False))
+            ]
+            known = gone(view, self._dead.append, segment)  # called first, since it is the newest
+            self._views[id(known)] = [known, *later]
             self._seen[segment] = self._seen.get(segment, 0) + 1
             self.in_use += size
         return view
@@ -139,6 +145,11 @@ class Mappings:
             self._settle()
             found, self._done = self._done, []
         return found
+
+    def settle(self) -> None:
+        """Let go of the pages of views that have died."""
+        with self._lock:
+            self._settle()
 
     def close(self) -> None:
         """Close all descriptors; live views stay as they are."""
@@ -160,8 +171,15 @@ class Mappings:
         done = 0
         while done < size:
             done += os.preadv(fd, [copy[done:]], offset + done)
-        self._done.append(segment)
+        self._note(segment)
         return copy
+
+    def _note(self, segment: Segment) -> None:
+        """Note that a segment is not looked at, though it was asked for."""
+        if self._steps is None:
+            self._done.append(segment)
+        else:
+            self._steps.append((self._released, (segment,), False))
 
     def _settle(self) -> None:
         """Note the views that died.
@@ -181,4 +199,5 @@ class Mappings:
             held = self._maps.get(arena)
             if self._private and held is not None and _DONTNEED is not None:
                 held.madvise(_DONTNEED, offset, whole_pages(size))
-            self._done.append(segment)
+            if self._steps is None:
+                self._done.append(segment)

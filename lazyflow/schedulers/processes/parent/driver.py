@@ -76,7 +76,7 @@ class Driver:
         self.functions = FunctionTable()
         self.copies = RepeatedCopies()
         self.pool = WorkerPool(self)
-        self.memory = PoolMemory(self.pool.tell_owner)
+        self.memory = PoolMemory(self.pool.tell_owner, self.loop.steps)
         self.sender = Sender(self.memory, self.functions)
         self.runs = Runs(self)
         self.receiver = Receiver(self.state, self.memory, self.runs.end)
@@ -209,7 +209,7 @@ class Driver:
                 if self.state.out:  # it found what to do
                     self.perform()
                 self.loop.sleep(until)
-                self._run_steps()
+                self.loop.run_steps()
                 if not self.closing:
                     while self.pumps:
                         self.pumps.pop().pump()
@@ -221,17 +221,6 @@ class Driver:
             self.loop.is_over = True
             self.loop.run_late_steps()
             self._ended.set()
-
-    def _run_steps(self) -> None:
-        """Run posted steps; then count out what this process did not map any more before.
-
-        A step that was posted before the memory was mapped counts it in: if that were not done yet,
-        it would be counted out for somebody else who uses it, and freed.
-        """
-        mappings = self.memory.mappings
-        unmapped = mappings.take_released() if mappings.released else []
-        self.loop.run_steps()
-        self.memory.segments.remove(unmapped)
 
     def _synchronize(self, fetch: Fetch) -> None:
         """Wake a thread: what it posted before is done, or is not done any more."""
@@ -315,7 +304,7 @@ class Driver:
             self._save_held(deadline)
             self.closing = True
             left += self.pool.end_all(deadline, busy)
-            self._run_steps()
+            self.loop.run_steps()
         finally:
             self.broken = self.closing = True
             self._release_all()

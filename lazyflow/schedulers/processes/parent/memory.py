@@ -7,7 +7,7 @@ to map results for the caller. So values that were shared outlive the worker tha
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
@@ -92,12 +92,16 @@ class PoolMemory:
     ----------
     tell_owner
         Passes a free segment on to the worker of a serial number; False when that is dead.
+    steps
+        Of the driver's loop: what is not mapped here any more is counted out by one of them.
     """
 
-    def __init__(self, tell_owner: Callable[[int, Segment], bool]) -> None:
+    def __init__(
+        self, tell_owner: Callable[[int, Segment], bool], steps: deque[Any]
+    ) -> None:
         self._tell_owner = tell_owner
         self.arenas = Arenas(0, STEP, config.get("store_limit"))
-        self.mappings = Mappings(private=True)
+        self.mappings = Mappings(True, steps, self._unmapped)
         self.readers: dict[int, int] = {}  # descriptors by arena
         self.segments = Segments(self._free)
         self.least: int = config.get("share_from")
@@ -200,6 +204,11 @@ class PoolMemory:
         new = self.arenas.take_new()
         if new:
             self.note_arenas([arena for arena, _ in new], [fd for _, fd in new])
+
+    def _unmapped(self, segment: Segment) -> None:
+        """Count a segment out that was mapped here: after the step that has counted it in."""
+        self.mappings.settle()
+        self.segments.remove([segment])
 
     def _free(self, segment: Segment) -> None:
         owner = segment[0] % STEP

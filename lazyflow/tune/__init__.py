@@ -1,0 +1,96 @@
+"""Searches of hyperparameters, on any scheduler.
+
+>>> from lazyflow import tune
+>>> def train(config):
+...     for step in range(1, 10):
+...         tune.report(loss=(config["x"] - 1) ** 2 + 1 / step)
+>>> result = tune.run(train, {"x": tune.uniform(-3, 3)}, metric="loss", num_samples=40,
+...                   pruner=tune.ASHA(max_t=9), scheduler="threads", seed=0, verbose=0)
+>>> abs(result.best.config["x"] - 1) < 0.3
+True
+
+A *trial* runs a function with one *configuration* that a *sampler* has drawn from the *space*; at
+each report a *pruner* says whether it goes on. What is called by other names in Ray and NNI: the
+sampler is the tuner or the search algorithm, the pruner the assessor or the trial scheduler, the
+search the experiment.
+
+`search`     `run` and `resume`: the loop
+`space`      domains of parameters
+`sampling`   what the next trial tries
+`stopping`   which trials go on
+`reporting`  what the function of a trial calls
+`runner`     where it runs; `runners`: as many as there may be at once
+`trial`      what is known of a trial; `storage`: the same in a folder
+`result`     what a search has found; `plots`: pictures of it
+`callbacks`  hooks, TensorBoard; `display`: the table that shows how it is doing
+
+Samplers that learn, and the table in a terminal: ``pip install "lazyflow[tune]"``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lazyflow import config
+
+if TYPE_CHECKING:
+    from lazyflow.tune.callbacks import Callback, TensorBoardCallback
+    from lazyflow.tune.reporting import load_state, report, trial_number
+    from lazyflow.tune.result import SearchResult
+    from lazyflow.tune.search import resume, run
+    from lazyflow.tune.space import (
+        choice,
+        grid_search,
+        lograndint,
+        loguniform,
+        qloguniform,
+        qrandint,
+        quniform,
+        randint,
+        sample_from,
+        uniform,
+    )
+    from lazyflow.tune.stopping import ASHA, PBT, Decision, HyperBand, MedianStopping, Pruner
+    from lazyflow.tune.trial import Trial
+
+_MODULES = {
+    "ASHA": "stopping",
+    "Callback": "callbacks",
+    "Decision": "stopping",
+    "HyperBand": "stopping",
+    "MedianStopping": "stopping",
+    "PBT": "stopping",
+    "Pruner": "stopping",
+    "SearchResult": "result",
+    "TensorBoardCallback": "callbacks",
+    "Trial": "trial",
+    "choice": "space",
+    "grid_search": "space",
+    "load_state": "reporting",
+    "lograndint": "space",
+    "loguniform": "space",
+    "qloguniform": "space",
+    "qrandint": "space",
+    "quniform": "space",
+    "randint": "space",
+    "report": "reporting",
+    "resume": "search",
+    "run": "search",
+    "sample_from": "space",
+    "trial_number": "reporting",
+    "uniform": "space",
+}
+
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        hint = config.nearest(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+    found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,570 @@
+"""`run` and `resume`: trials begin, report, go on, stop and end."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from heapq import heappop, heappush
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from lazyflow import config as settings
+from lazyflow.api.run_options import SchedulerLike, scheduler_or_default
+from lazyflow.api.waiting import wait
+from lazyflow.errors import WorkerDied
+from lazyflow.store.protected import protected
+from lazyflow.tune.callbacks import Callback
+from lazyflow.tune.display import display_of
+from lazyflow.tune.reporting import TrialReport, plain
+from lazyflow.tune.result import SearchResult
+from lazyflow.tune.runner import TrialReturned, run_here
+from lazyflow.tune.runners import Runners, Slot
+from lazyflow.tune.sampling import gridded, sampler_of
+from lazyflow.tune.space import Space
+from lazyflow.tune.stopping import Decision, pruner_of
+from lazyflow.tune.storage import SearchFolder
+from lazyflow.tune.trial import (
+    COMPLETED,
+    FAILED,
+    PAUSED,
+    PENDING,
+    RUNNING,
+    STOPPED,
+    Trial,
+    loss,
+)
+
+__all__ = ["resume", "run"]
+
+_TRIALS = 10  # by default
+_TICK = 1.0  # seconds, at most, between looks at the time that is left
+
+
+@dataclass
+class SearchSettings:
+    """What `run` was given, and `resume` goes on with."""
+
+    space: Mapping[str, Any]
+    metric: str
+    mode: str
+    num_samples: int | None
+    sampler: Any
+    pruner: Any
+    max_concurrent: int | None
+    stop: Any
+    max_failures: int
+    fail_fast: bool
+    name: str
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.metric, str) or not self.metric:
+            raise TypeError(
+                "metric must be the name of what trials report, such as 'loss'; got "
+                f"{self.metric!r:.100}"
+            )
+        if self.mode not in ("min", "max"):
+            hint = settings.nearest(str(self.mode), ["min", "max"])
+            raise ValueError(f"mode must be 'min' or 'max'; got {self.mode!r}{hint}")
+        for word, least in (("num_samples", 1), ("max_concurrent", 1), ("max_failures", 0)):
+            value = vars(self)[word]
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < least
+            ):
+                raise ValueError(
+                    f"{word} must be a whole number, {least} or more; got {value!r:.100}"
+                )
+        if not (self.stop is None or callable(self.stop) or isinstance(self.stop, Mapping)):
+            raise TypeError(
+                "stop must be a dict of values, such as {'accuracy': 0.99}, or a function of a "
+                f"trial; got {self.stop!r:.100}"
+            )
+
+
+@dataclass(eq=False)
+class Search:
+    """A search under way.
+
+    Attributes
+    ----------
+    metric, mode
+        What is compared.
+    trials
+        Those that were made so far.
+    total
+        How many there will be.
+    deadline
+        When the time is over, as `time.monotonic` counts; None: never.
+    """
+
+    given: SearchSettings
+    function: Callable[..., Any]
+    data: dict[str, Any]
+    callbacks: Sequence[Callback]
+    folder: SearchFolder | None
+    deadline: float | None
+    trials: list[Trial] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        given = self.given
+        self.metric, self.mode = given.metric, given.mode
+        self.sign = 1 if given.mode == "min" else -1
+        space = Space(given.space)
+        per = given.num_samples
+        if given.sampler == "grid":
+            space, per = gridded(space), per or 1
+        self.space = space
+        self.total = (per or _TRIALS) * space.combinations
+        self.sampler = sampler_of(given.sampler, space, given.seed)
+        self.pruner = pruner_of(given.pruner)
+        if self.pruner is not None:
+            self.pruner.start(space, given.seed)
+        self._todo = list(range(self.total))[::-1]  # numbers of trials that are not made yet
+        self._waiting: list[tuple[int, int, Trial]] = []  # a heap: the least far come first
+        self._runners: Runners | None = None
+        self._was_reported = self._had_nan = False
+
+    def take(self, trials: list[Trial]) -> None:
+        """Take in the trials of an earlier run: those that are not over go on."""
+        for trial in sorted(trials, key=lambda each: each.number):
+            self.trials.append(trial)
+            self._todo.remove(trial.number)
+            self.sampler.known(trial.number, trial.drawn)
+            if not trial.is_over:
+                del trial.history[trial.kept_at:]
+                self._wait(trial)
+            if self.pruner is not None:
+                losses = [loss(each.get(self.metric), self.sign) for each in trial.history]
+                self.pruner.recall(trial, losses)
+            self._was_reported |= trial.value(self.metric) is not None
+            if trial.is_over:
+                self._tell_end(trial)
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def go(self, scheduler: Any, workers: int | None) -> SearchResult:
+        """Run all trials; return what there is, also after Ctrl-C or when the time is over."""
+        with ExitStack() as ends:
+            for callback in self.callbacks:
+                callback.on_start(self)
+            result = SearchResult(self)
+            ends.callback(self._end, result)
+            try:
+                if scheduler.name == "sync":
+                    self._go_here()
+                else:
+                    count = self.given.max_concurrent or workers or settings.get("num_workers")
+                    count = min(count or settings.default_workers(), self.total)
+                    self._runners = Runners(scheduler, count, self.function, self.data)
+                    ends.callback(self._runners.close)
+                    self._go_there(self._runners)
+            except KeyboardInterrupt:
+                result.was_interrupted = True
+            result.check()
+            return result
+
+    def _end(self, result: SearchResult) -> None:
+        self.trials.sort(key=lambda each: each.number)
+        for trial in self.trials:
+            if trial.status in (RUNNING, PAUSED):
+                trial.status = PENDING  # `resume` goes on with it
+        for callback in self.callbacks:
+            callback.on_end(result)
+
+    def _go_here(self) -> None:
+        data = {name: protected(value, False) for name, value in self.data.items()}
+        while not self._is_late() and (trial := self._next()) is not None:
+            self._start(trial)
+            began, broken = monotonic(), []
+
+            def heard(report: TrialReport, trial: Trial = trial) -> bool:
+                try:
+                    decision = self._reported(trial, report)
+                except Exception as error:  # none of the trial's, which it could catch
+                    broken.append(error)
+                    return False
+                if decision is not Decision.CONTINUE:
+                    self._leave(trial, decision)
+                return decision is Decision.CONTINUE and not self._is_late()
+
+            try:
+                returned = run_here(self.function, data, trial.order(), heard)
+            except Exception as error:
+                self._failed(trial, error)
+            else:
+                if broken:
+                    raise broken[0]
+                if returned is not None:
+                    self._returned(trial, returned.value)
+            finally:
+                trial.seconds += monotonic() - began
+
+    def _go_there(self, runners: Runners) -> None:
+        while True:
+            while not self._is_late() and (slot := runners.free_slot()) is not None:
+                trial = self._next()
+                if trial is None:
+                    break
+                self._start(trial)
+                slot.begin(trial, trial.order())
+            busy = runners.busy()
+            wait([slot.future for slot in busy], min(1, len(busy)), self._tick())
+            for slot in busy:
+                if slot.future is not None and slot.future.done():
+                    self._heard(runners, slot)
+            if not busy:
+                runners.settle()
+            if not busy or self._is_late():
+                return
+
+    def _heard(self, runners: Runners, slot: Slot) -> None:
+        """Handle what a trial has come to."""
+        trial, future = slot.trial, slot.future
+        assert trial is not None and future is not None
+        now = monotonic()
+        trial.seconds += now - slot.began
+        slot.began = now
+        try:
+            event = future.result()
+        except Exception as error:
+            slot.free()
+            if isinstance(error, WorkerDied):
+                runners.lose(slot)
+            self._failed(trial, error)
+            return
+        if isinstance(event, TrialReturned):
+            slot.free()
+            self._returned(trial, event.value)
+            return
+        try:
+            decision = self._reported(trial, event)
+        except BaseException:
+            slot.stop()
+            raise
+        if decision is Decision.CONTINUE:
+            slot.go_on()
+        else:
+            slot.stop()
+            self._leave(trial, decision)
+
+    def _is_late(self) -> bool:
+        return self.deadline is not None and monotonic() >= self.deadline
+
+    def _tick(self) -> float:
+        left = _TICK if self.deadline is None else self.deadline - monotonic()
+        return max(0.0, min(_TICK, left))
+
+    # -- trials -----------------------------------------------------------------------------
+
+    def _next(self) -> Trial | None:
+        """Return the next trial to run: of those that wait, and a new one, the least far."""
+        if self._waiting and (not self._todo or self._waiting[0][0] == 0):
+            return heappop(self._waiting)[2]
+        if not self._todo:
+            return None
+        number = self._todo.pop()
+        drawn = self.sampler.propose(number)
+        trial = Trial(number, self.space.config(number, drawn), drawn)
+        self.trials.append(trial)
+        return trial
+
+    def _wait(self, trial: Trial) -> None:
+        heappush(self._waiting, (trial.kept_at, trial.number, trial))
+
+    def _start(self, trial: Trial) -> None:
+        trial.status = RUNNING
+        trial.order()
+        if self.folder is not None:
+            self.folder.begin(trial)
+        for callback in self.callbacks:
+            callback.on_trial_start(trial)
+
+    def _reported(self, trial: Trial, report: TrialReport) -> Decision:
+        """Take a report in; return what becomes of the trial."""
+        trial.history.append(report.metrics)
+        if report.state is not None:
+            trial.packed_state, trial.kept_at = report.state, len(trial.history)
+        if self.folder is not None:
+            self.folder.report(trial, report.metrics)
+            if report.state is not None:
+                self.folder.keep_state(trial)
+        for callback in self.callbacks:
+            callback.on_report(trial, report.metrics)
+        return self._decide(trial, len(trial.history), report.metrics)
+
+    def _decide(self, trial: Trial, step: int, metrics: dict[str, Any]) -> Decision:
+        value = metrics.get(self.metric)
+        if value is None:
+            return Decision.CONTINUE
+        if isinstance(value, str) or not isinstance(value, int | float):
+            raise TypeError(
+                f"trial {trial.number} has reported {self.metric}={value!r:.100}, a "
+                f"{type(value).__name__}: the metric must be a number"
+            )
+        self._was_reported = True
+        if math.isnan(value) and not self._had_nan:
+            self._had_nan = True
+            warnings.warn(
+                f"trial {trial.number} has reported {self.metric}=nan (report {step}): that "
+                "counts as worse than all numbers, here and in other trials", RuntimeWarning, stacklevel=2,
+            )
+        if self._is_enough(trial, step, metrics):
+            return Decision.STOP
+        if self.pruner is None:
+            return Decision.CONTINUE
+        config = trial.config
+        decision = self.pruner.decide(trial, step, loss(float(value), self.sign))
+        if decision is Decision.PAUSE and trial.config is config and not self._is_behind(trial):
+            return Decision.CONTINUE
+        return decision
+
+    def _is_behind(self, trial: Trial) -> bool:
+        """Tell whether a trial that waits, or is not made, is less far than this one."""
+        waiting = self._waiting
+        return bool(self._todo) or (bool(waiting) and waiting[0][0] < len(trial.history))
+
+    def _is_enough(self, trial: Trial, step: int, metrics: dict[str, Any]) -> bool:
+        stop = self.given.stop
+        if stop is None:
+            return False
+        if callable(stop):
+            return bool(stop(trial))
+        for name, bound in stop.items():
+            value = step if name == "step" else metrics.get(name)
+            sign = self.sign if name == self.metric else -1
+            if value is not None and sign * value <= sign * bound:
+                return True
+        return False
+
+    def _leave(self, trial: Trial, decision: Decision) -> None:
+        """Let a trial that was ended at its report wait, or be over."""
+        if decision is Decision.PAUSE:
+            trial.status = PAUSED
+            trial.kept_at = len(trial.history)
+            self._wait(trial)
+        else:
+            self._over(trial, STOPPED)
+
+    def _returned(self, trial: Trial, value: Any) -> None:
+        """Take in what the function of a trial has returned: a last report, if it is one."""
+        if isinstance(value, Mapping):
+            metrics = {str(name): plain(each) for name, each in value.items()}
+        elif value is None:
+            metrics = {}
+        else:
+            metrics = {self.metric: plain(value)}
+        if metrics:
+            self._reported(trial, TrialReport(metrics, None))
+        if trial.value(self.metric) is None:
+            error = LookupError(_unreported(trial, self.metric))
+            if not self._was_reported:
+                raise error
+            trial.error = error
+            self._over(trial, FAILED)
+        else:
+            self._over(trial, COMPLETED)
+
+    def _failed(self, trial: Trial, error: Exception) -> None:
+        trial.failures += 1
+        if trial.failures <= self.given.max_failures:
+            trial.status = PENDING
+            self._wait(trial)
+            return
+        trial.error = error
+        self._over(trial, FAILED)
+        if self.given.fail_fast:
+            raise error
+
+    def _over(self, trial: Trial, status: str) -> None:
+        trial.status = status
+        if self.folder is not None:
+            self.folder.note(trial)
+        self._tell_end(trial)
+        for callback in self.callbacks:
+            callback.on_trial_end(trial)
+
+    def _tell_end(self, trial: Trial) -> None:
+        found = loss(trial.value(self.metric), self.sign)
+        self.sampler.ended(trial.number, trial.status, found)
+        if self.pruner is not None:
+            self.pruner.ended(trial, found)
+
+
+def _unreported(trial: Trial, metric: str) -> str:
+    names = list(trial.metrics)
+    if not names:
+        return (
+            f"trial {trial.number} has ended without a report of {metric!r}: its function returned "
+            f"None. Return the number, or call tune.report({metric}=...)"
+        )
+    listed = ", ".join(map(repr, names))
+    return (
+        f"trial {trial.number} has reported no {metric!r}{settings.nearest(metric, names)} "
+        f"It reported {listed}: pass one of them as metric="
+    )
+
+
+def run(
+    fn: Callable[..., Any],
+    space: Mapping[str, Any],
+    *,
+    metric: str,
+    mode: str = "min",
+    num_samples: int | None = None,
+    sampler: Any = None,
+    pruner: Any = None,
+    scheduler: SchedulerLike | None = None,
+    num_workers: int | None = None,
+    max_concurrent: int | None = None,
+    stop: Any = None,
+    time_budget: float | None = None,
+    max_failures: int = 0,
+    fail_fast: bool = False,
+    storage: Any = None,
+    name: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    verbose: int = 1,
+    seed: int | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> SearchResult:
+    """Search a space for the configuration whose metric is best.
+
+    Parameters
+    ----------
+    fn
+        The function of a trial, ``fn(config)`` or ``fn(config, **data)``. It returns the metric, or
+        a dict with it, or reports it by `tune.report`, any number of times. It may itself compute
+        lazy values and arrays.
+    space
+        A dict of parameters: constants, domains such as ``tune.loguniform(1e-4, 1e-1)``,
+        ``tune.choice([...])`` and ``tune.grid_search([...])``, and dicts and lists of those.
+    metric, mode
+        What is compared, by its name in reports, and whether ``"min"`` or ``"max"`` is best. The
+        newest report counts; NaN is worse than all numbers.
+    num_samples
+        How often each combination of the grids is tried, each time with other draws: 10 by default,
+        and 1 with ``sampler="grid"``.
+    sampler
+        ``"random"``, by default; ``"grid"``: all values; ``"tpe"``, ``"gp"``, ``"cmaes"``, or a
+        sampler of Optuna's, which learn from the trials that have ended.
+    pruner
+        `ASHA`, `HyperBand`, `MedianStopping`, `PBT`, a pruner of Optuna's, or your own `Pruner`;
+        None: no trial is stopped early.
+    scheduler, num_workers, max_concurrent
+        Where trials run, as for `submit`, and how many at once: `max_concurrent`, else
+        `num_workers`, else one for each core. On sync they run one after the other, in the
+        caller's thread.
+    stop
+        When a trial has come far enough: a dict of values by name, any of which ends it (the metric
+        when it is as good, others when they are as large; ``"step"`` counts reports), or a function
+        of the `Trial`.
+    time_budget
+        Seconds after which no trial goes on.
+    max_failures
+        How often a trial is run again that raises, or whose worker dies, from the state that it
+        has reported last.
+    fail_fast
+        Whether the first trial that has failed ends the search by its error.
+    storage, name
+        A folder, and the name of the folder in it that has all of this search, so that `resume`
+        can go on with it. None: nothing is written.
+    callbacks
+        `Callback` objects.
+    verbose
+        0: nothing is printed; 1: a table, in a terminal or a notebook; elsewhere a line for each
+        trial.
+    seed
+        Of all draws: the same seed gives the same configurations on every scheduler.
+    data
+        Values that trials get as keywords. They are given to workers once, and are read-only.
+
+    Returns
+    -------
+    SearchResult
+        ``result.best`` is the best trial, ``result.trials`` are all. After Ctrl-C, and when the
+        time is over, what there is.
+
+    Raises
+    ------
+    LookupError
+        A trial has ended, and none has reported the metric.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> space = {"x": tune.uniform(-1, 1)}
+    >>> result = tune.run(lambda c: (c["x"] - 0.5) ** 2, space, metric="loss", num_samples=50,
+    ...                   scheduler="threads", seed=0, verbose=0)
+    >>> abs(result.best.config["x"] - 0.5) < 0.05
+    True
+    """
+    if not callable(fn):
+        raise TypeError(f"fn must be a function of a configuration; got {fn!r:.100}")
+    if name is None:
+        stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
+        name = f"{getattr(fn, '__name__', type(fn).__name__).strip('<>')}_{stamp}"
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    given = SearchSettings(
+        space, metric, mode, num_samples, sampler, pruner, max_concurrent, stop, max_failures,
+        fail_fast, name, seed,
+    )
+    search = _search(given, fn, data, callbacks, verbose, time_budget, None)
+    if storage is not None:
+        search.folder = SearchFolder.made(storage, name, vars(given))
+    return search.go(scheduler_or_default(scheduler), num_workers)
+
+
+def resume(
+    folder: Any,
+    fn: Callable[..., Any],
+    *,
+    scheduler: SchedulerLike | None = None,
+    num_workers: int | None = None,
+    time_budget: float | None = None,
+    callbacks: Sequence[Callback] = (),
+    verbose: int = 1,
+    data: Mapping[str, Any] | None = None,
+) -> SearchResult:
+    """Go on with a search that was interrupted: what is missing is run, and nothing else.
+
+    Parameters
+    ----------
+    folder
+        The folder that `run` has made: ``storage/name``.
+    fn, data, ...
+        As for `run`. All else is as it was.
+
+    Returns
+    -------
+    SearchResult
+        Of all trials, those of before included. Trials that were under way go on from the state
+        that they had reported last, or from their beginning.
+    """
+    found, kept = SearchFolder.opened(folder)
+    given = SearchSettings(**kept)
+    search = _search(given, fn, data, callbacks, verbose, time_budget, found)
+    search.take(list(found.trials()))
+    return search.go(scheduler_or_default(scheduler), num_workers)
+
+
+def _search(
+    given: SearchSettings, fn: Callable[..., Any], data: Mapping[str, Any] | None,
+    callbacks: Sequence[Callback], verbose: int, time_budget: float | None,
+    folder: SearchFolder | None,
+) -> Search:
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise TypeError(f"callbacks must be tune.Callback objects; got {callback!r:.100}")
+    if time_budget is not None and not 0 < time_budget < math.inf:
+        raise ValueError(f"time_budget must be seconds, more than 0; got {time_budget!r}")
+    deadline = None if time_budget is None else monotonic() + time_budget
+    return Search(
+        given, fn, dict(data or {}), (*callbacks, *display_of(verbose)), folder, deadline
+    )

@@ -1,0 +1,253 @@
+"""Search spaces: what each parameter may be, and how a configuration is drawn.
+
+A space is a dict, with dicts and lists in it to any depth, whose leaves are constants or domains.
+A parameter's name is its path, ``"optimizer/rate"``. What is drawn depends on the seed and on the
+number of the trial alone, so a search tries the same configurations on every scheduler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "choice", "grid_search", "lograndint", "loguniform", "qloguniform", "qrandint", "quniform",
+    "randint", "sample_from", "uniform",
+]
+
+
+@dataclass(frozen=True, repr=False)
+class NumberDomain:
+    """Numbers from `low` to `high`; the last number is one of them if `is_closed`."""
+
+    name: str
+    low: float
+    high: float
+    step: float | None = None
+    is_log: bool = False
+    is_whole: bool = False
+    is_closed: bool = True
+
+    def __post_init__(self) -> None:
+        for bound in (self.low, self.high):
+            if isinstance(bound, bool) or not isinstance(bound, int | float | np.number):
+                raise TypeError(f"{self!r}: bounds must be numbers; got {bound!r}")
+            if not math.isfinite(bound):
+                raise ValueError(f"{self!r}: bounds must be finite")
+            if self.is_whole and bound != int(bound):
+                raise ValueError(f"{self!r}: bounds must be whole numbers; or write uniform(...)")
+        if not self.low < self.high:
+            raise ValueError(f"{self!r}: low must be less than high")
+        if self.is_log and self.low <= 0:
+            raise ValueError(
+                f"{self!r}: low must be more than 0, since its logarithm is drawn; take "
+                f"{'randint' if self.is_whole else 'uniform'} for a range with 0"
+            )
+        if self.step is not None and not 0 < self.step <= self.high - self.low:
+            raise ValueError(f"{self!r}: q must be more than 0, and no more than high - low")
+
+    def draw(self, random: np.random.Generator) -> float:
+        """Draw a number."""
+        low, high = self.low, self.high
+        if self.is_whole and not self.is_log and self.step is None:
+            return int(random.integers(int(low), int(high)))
+        if self.is_whole and not self.is_closed:
+            high = high - 1
+        if self.is_log:
+            found = math.exp(random.uniform(math.log(low), math.log(high + self.is_whole)))
+        else:
+            found = float(random.uniform(low, high))
+        return self.fit(math.floor(found) if self.is_whole and self.step is None else found)
+
+    def fit(self, number: float) -> float:
+        """Return the nearest number that may be drawn."""
+        top = self.high - (self.is_whole and not self.is_closed)
+        number = min(max(number, self.low), top)
+        if self.step is not None:
+            steps = math.floor((top - self.low) / self.step * (1 + 1e-12))
+            k = min(round((number - self.low) / self.step), steps)
+            number = float(f"{self.low + k * self.step:.12g}")
+        return round(number) if self.is_whole else float(number)
+
+    def __repr__(self) -> str:
+        step = "" if self.step is None else f", {self.step}"
+        return f"{self.name}({self.low}, {self.high}{step})"
+
+
+@dataclass(frozen=True, repr=False)
+class OptionsDomain:
+    """One of several values; with `is_grid` each of them is tried."""
+
+    name: str
+    options: tuple[Any, ...]
+    is_grid: bool = False
+
+    def draw(self, random: np.random.Generator) -> Any:
+        """Draw a value."""
+        return self.options[int(random.integers(len(self.options)))]
+
+    def __repr__(self) -> str:
+        return f"{self.name}({list(self.options)!r})"
+
+
+@dataclass(frozen=True)
+class ComputedValue:
+    """A value that a function returns, given the rest of the configuration."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+
+def uniform(low: float, high: float) -> NumberDomain:
+    """Return the numbers from `low` to `high`, each as likely as the others.
+
+    >>> from lazyflow import tune
+    >>> tune.uniform(0, 1)
+    uniform(0, 1)
+    """
+    return NumberDomain("uniform", low, high)
+
+
+def quniform(low: float, high: float, q: float) -> NumberDomain:
+    """Return `low`, ``low + q``, ``low + 2 * q`` and so on, up to `high`."""
+    return NumberDomain("quniform", low, high, q)
+
+
+def loguniform(low: float, high: float) -> NumberDomain:
+    """Return the numbers from `low` to `high`, whose logarithms are equally likely."""
+    return NumberDomain("loguniform", low, high, is_log=True)
+
+
+def qloguniform(low: float, high: float, q: float) -> NumberDomain:
+    """Return numbers as `loguniform`, each the nearest of `low`, ``low + q``, and so on."""
+    return NumberDomain("qloguniform", low, high, q, is_log=True)
+
+
+def randint(low: int, high: int) -> NumberDomain:
+    """Return the whole numbers from `low` to ``high - 1``."""
+    return NumberDomain("randint", low, high, is_whole=True, is_closed=False)
+
+
+def qrandint(low: int, high: int, q: int) -> NumberDomain:
+    """Return `low`, ``low + q``, ``low + 2 * q`` and so on, up to `high`, which is one of them."""
+    return NumberDomain("qrandint", low, high, q, is_whole=True)
+
+
+def lograndint(low: int, high: int) -> NumberDomain:
+    """Return the whole numbers from `low` to ``high - 1``, whose logarithms are equally likely."""
+    return NumberDomain("lograndint", low, high, is_log=True, is_whole=True, is_closed=False)
+
+
+def _options(name: str, options: Sequence[Any]) -> tuple[Any, ...]:
+    found = tuple(options)
+    if not found:
+        raise ValueError(f"{name} needs a value at least; got {options!r}")
+    return found
+
+
+def choice(options: Sequence[Any]) -> OptionsDomain:
+    """Return values of which each trial has one, all equally likely."""
+    return OptionsDomain("choice", _options("choice", options))
+
+
+def grid_search(options: Sequence[Any]) -> OptionsDomain:
+    """Return values which are all tried, with every combination of other grids.
+
+    >>> from lazyflow import tune
+    >>> space = {"depth": tune.grid_search([2, 4]), "rate": tune.loguniform(1e-4, 1e-1)}
+    >>> result = tune.run(lambda c: c["rate"] * c["depth"], space, metric="loss", num_samples=3,
+    ...                   scheduler="sync", seed=1, verbose=0)
+    >>> [trial.config["depth"] for trial in result.trials]
+    [2, 4, 2, 4, 2, 4]
+    """
+    return OptionsDomain("grid_search", _options("grid_search", options), is_grid=True)
+
+
+def sample_from(function: Callable[[dict[str, Any]], Any]) -> ComputedValue:
+    """Return what a function of the configuration returns, once all other values are drawn."""
+    if not callable(function):
+        raise TypeError(f"sample_from takes a function of the configuration; got {function!r:.100}")
+    return ComputedValue(function)
+
+
+Domain = NumberDomain | OptionsDomain
+
+
+class Space:
+    """A search space, taken apart.
+
+    drawn, grids, computed
+        By the path of each parameter: domains from which a trial draws, grids, and functions.
+    """
+
+    def __init__(self, tree: Mapping[str, Any]) -> None:
+        if not isinstance(tree, Mapping):
+            raise TypeError(
+                "the space must be a dict of parameters, such as {'rate': tune.uniform(0, 1)}; got "
+                f"{tree!r:.100}"
+            )
+        if not tree:
+            raise ValueError(
+                "the space is empty: give it a parameter, such as {'rate': tune.uniform(0, 1)}"
+            )
+        self.tree = tree
+        leaves = dict(_leaves(tree, ""))
+        self.drawn: dict[str, Domain] = {}
+        self.grids: dict[str, OptionsDomain] = {}
+        self.computed: dict[str, ComputedValue] = {}
+        for path, leaf in leaves.items():
+            if isinstance(leaf, OptionsDomain) and leaf.is_grid:
+                self.grids[path] = leaf
+            elif isinstance(leaf, NumberDomain | OptionsDomain):
+                self.drawn[path] = leaf
+            elif isinstance(leaf, ComputedValue):
+                self.computed[path] = leaf
+
+    @property
+    def combinations(self) -> int:
+        """The number of combinations of all grids."""
+        return math.prod(len(grid.options) for grid in self.grids.values())
+
+    def draw(self, seed: int, number: int) -> dict[str, Any]:
+        """Draw the values of a trial, by path, those of the grids aside."""
+        random = np.random.default_rng([seed, number])
+        return {path: domain.draw(random) for path, domain in self.drawn.items()}
+
+    def config(self, number: int, drawn: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the configuration of a trial, whose grids follow from its number."""
+        combined = product(*(grid.options for grid in self.grids.values()))
+        at = number % self.combinations
+        values = dict(drawn) | dict(zip(self.grids, next(islice(combined, at, None)), strict=True))
+        found: dict[str, Any] = _with(self.tree, "", values)
+        for path, leaf in self.computed.items():
+            values[path] = leaf.function(found)
+            found = _with(self.tree, "", values)
+        return found
+
+
+def _leaves(tree: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    pairs = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+    for key, value in pairs:
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) or type(value) in (list, tuple):
+            yield from _leaves(value, f"{path}/")
+        else:
+            yield path, value
+
+
+def _with(tree: Any, prefix: str, values: Mapping[str, Any]) -> Any:
+    """Return a copy of a part of the space with values in place of domains."""
+    if isinstance(tree, Mapping):
+        return {key: _with(value, f"{prefix}{key}/", values) for key, value in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(_with(value, f"{prefix}{k}/", values) for k, value in enumerate(tree))
+    return values.get(prefix[:-1], tree)
+
+
+def leaves_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the leaves of a configuration by path."""
+    return dict(_leaves(config, ""))

@@ -1,0 +1,315 @@
+"""Early stopping: which trials go on after a report.
+
+A `Pruner` is asked at each report that has the metric, with a value that is to be small. Trials
+that report nothing run to their end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import accumulate
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from lazyflow.tune.space import Domain, NumberDomain, Space
+from lazyflow.tune.trial import FAILED, STOPPED, Trial
+
+__all__ = ["ASHA", "PBT", "Decision", "HyperBand", "MedianStopping", "Pruner"]
+
+
+class Decision(Enum):
+    """What becomes of a trial after its report.
+
+    A trial that is paused goes on from its state when all others have come as far; it may have got
+    another configuration and state meanwhile.
+    """
+
+    CONTINUE = "continue"
+    STOP = "stop"
+    PAUSE = "pause"
+
+
+class Pruner:
+    """Decides at each report of a trial whether it goes on; write your own by `decide`."""
+
+    def start(self, space: Space, seed: int) -> None:
+        """Get ready for a search."""
+
+    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+        """Return what becomes of a trial after its report number `step`, counted from 1."""
+        raise NotImplementedError
+
+    def ended(self, trial: Trial, loss: float) -> None:
+        """Learn that a trial is over."""
+
+    def recall(self, trial: Trial, losses: list[float]) -> None:
+        """Learn what a trial has reported in an earlier run of the search."""
+        for step, found in enumerate(losses, 1):
+            self.decide(trial, step, found)
+
+
+def _check(name: str, value: float, least: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        raise ValueError(f"{name} must be a number, {least} or more; got {value!r}")
+
+
+@dataclass
+class ASHA(Pruner):
+    """Asynchronous successive halving: at each rung the best part of the trials goes on.
+
+    Parameters
+    ----------
+    max_t
+        Reports after which a trial has come to its end.
+    grace_period
+        Reports before the first rung; the others are `reduction_factor` times further each.
+    reduction_factor
+        One trial of so many goes on at each rung: if it is among the best of those that have been
+        there so far. So no trial waits for others.
+
+    References
+    ----------
+    L. Li et al., A System for Massively Parallel Hyperparameter Tuning, MLSys 2020, algorithm 2,
+    in the form where a trial that may not go on is stopped.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> def train(config):
+    ...     for _ in range(9):
+    ...         tune.report(loss=config["x"])
+    >>> result = tune.run(train, {"x": tune.grid_search([0, 1, 2, 3])}, metric="loss",
+    ...                   num_samples=1, pruner=tune.ASHA(max_t=9, reduction_factor=3),
+    ...                   scheduler="sync", verbose=0)
+    >>> [len(trial.history) for trial in result.trials]
+    [9, 1, 1, 1]
+    """
+
+    max_t: int = 100
+    grace_period: int = 1
+    reduction_factor: float = 4
+
+    def __post_init__(self) -> None:
+        _check("grace_period", self.grace_period, 1)
+        _check("max_t", self.max_t, self.grace_period)
+        _check("reduction_factor", self.reduction_factor, 1.0001)
+
+    def start(self, space: Space, seed: int) -> None:
+        self._rungs: dict[int, dict[int, float]] = {}
+        step = float(self.grace_period)
+        while round(step) < self.max_t:
+            self._rungs[round(step)] = {}
+            step *= self.reduction_factor
+
+    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+        if step >= self.max_t:
+            return Decision.STOP
+        rung = self._rungs.get(step)
+        if rung is None:
+            return Decision.CONTINUE
+        rung[trial.number] = loss
+        best = sorted(rung.values())[: max(1, int(len(rung) / self.reduction_factor))]
+        return Decision.CONTINUE if loss <= best[-1] else Decision.STOP
+
+
+@dataclass
+class HyperBand(Pruner):
+    """Several `ASHA` with grace periods from 1 to `max_t`, among which the trials are divided.
+
+    One of them stops most trials early, one stops none, so that trials whose first reports say
+    little are not all lost. More trials go where more are stopped.
+
+    References
+    ----------
+    L. Li et al., Hyperband, JMLR 18, 2018; its rungs are those of `ASHA`, so no trial waits.
+    """
+
+    max_t: int = 81
+    reduction_factor: float = 3
+
+    def __post_init__(self) -> None:
+        _check("max_t", self.max_t, 1)
+        _check("reduction_factor", self.reduction_factor, 1.0001)
+
+    def start(self, space: Space, seed: int) -> None:
+        rate, periods = self.reduction_factor, [float(self.max_t)]
+        while periods[-1] / rate >= 1:
+            periods.append(periods[-1] / rate)
+        self._brackets = [ASHA(self.max_t, round(period), rate) for period in periods]
+        for bracket in self._brackets:
+            bracket.start(space, seed)
+        # Each takes about as much work: it gets as many trials as this divides by the others.
+        self._shares = list(accumulate(rate**s / (s + 1) for s in range(len(periods))))
+
+    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+        golden = (trial.number * 0.6180339887498949) % 1  # spreads numbers evenly
+        at = bisect(self._shares, golden * self._shares[-1])
+        return self._brackets[min(at, len(self._brackets) - 1)].decide(trial, step, loss)
+
+
+@dataclass
+class MedianStopping(Pruner):
+    """Stop a trial whose best report is worse than the median of the others' means so far.
+
+    Parameters
+    ----------
+    grace_period
+        Reports that each trial may make.
+    min_trials
+        Other trials that have to have come as far.
+
+    References
+    ----------
+    D. Golovin et al., Google Vizier, KDD 2017, section 3.2.2.
+    """
+
+    grace_period: int = 1
+    min_trials: int = 3
+
+    def __post_init__(self) -> None:
+        _check("grace_period", self.grace_period, 1)
+        _check("min_trials", self.min_trials, 1)
+
+    def start(self, space: Space, seed: int) -> None:
+        self._losses: defaultdict[int, list[float]] = defaultdict(list)
+
+    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+        own = self._losses[trial.number]
+        del own[step - 1:]  # of a run that was begun again
+        own.append(loss)
+        means = [
+            fmean(losses[:step]) for number, losses in self._losses.items()
+            if number != trial.number and len(losses) >= step
+        ]
+        if step < self.grace_period or len(means) < self.min_trials or min(own) <= median(means):
+            return Decision.CONTINUE
+        return Decision.STOP
+
+
+@dataclass
+class PBT(Pruner):
+    """Population based training: the worst go on from the states of the best, changed a little.
+
+    Trials have to report their state. They are kept about equally far, so a population may be
+    larger than the number of workers.
+
+    Parameters
+    ----------
+    interval
+        Reports from one comparison to the next.
+    quantile
+        The part of the population that is replaced, and the part that replaces it.
+    resample
+        How likely a parameter is drawn anew; else it is multiplied by 0.8 or 1.2, or the value
+        beside it is taken.
+
+    References
+    ----------
+    M. Jaderberg et al., Population Based Training of Neural Networks, 2017.
+    """
+
+    interval: int = 1
+    quantile: float = 0.25
+    resample: float = 0.25
+
+    def __post_init__(self) -> None:
+        _check("interval", self.interval, 1)
+        for name, value, most in (("quantile", self.quantile, 0.5), ("resample", self.resample, 1)):
+            if not 0 <= value <= most:
+                raise ValueError(f"{name} must be a number from 0 to {most}; got {value!r}")
+
+    def start(self, space: Space, seed: int) -> None:
+        self._space, self._seed = space, seed
+        # (loss, drawn values, state) of each trial when it was compared last
+        self._population: dict[int, tuple[float, dict[str, Any], bytes]] = {}
+
+    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+        if step % self.interval:
+            return Decision.CONTINUE
+        if trial.packed_state is None:
+            raise ValueError(
+                f"PBT moves the states of trials, and trial {trial.number} has reported none: "
+                "tune.report(..., state=...) in the function, and tune.load_state() at its start"
+            )
+        population = self._population
+        population[trial.number] = loss, dict(trial.drawn), trial.packed_state
+        ranked = sorted(population, key=lambda number: (population[number][0], number))
+        count = int(len(ranked) * self.quantile)
+        if count and trial.number in ranked[-count:]:
+            random = np.random.default_rng([self._seed, trial.number, step])
+            donor = ranked[int(random.integers(count))]
+            _, drawn, trial.packed_state = population[donor]
+            trial.drawn = self._explored(drawn, random)
+            trial.config = self._space.config(trial.number, trial.drawn)
+        return Decision.PAUSE
+
+    def ended(self, trial: Trial, loss: float) -> None:
+        if trial.status in (FAILED, STOPPED):
+            self._population.pop(trial.number, None)
+
+    def recall(self, trial: Trial, losses: list[float]) -> None:
+        if losses and trial.packed_state is not None:
+            self._population[trial.number] = losses[-1], dict(trial.drawn), trial.packed_state
+
+    def _explored(
+        self, drawn: dict[str, Any], random: np.random.Generator
+    ) -> dict[str, Any]:
+        return {
+            path: (
+                domain.draw(random) if random.random() < self.resample
+                else _neighbour(domain, drawn[path], random)
+            )
+            for path, domain in self._space.drawn.items()
+        }
+
+
+def _neighbour(domain: Domain, value: Any, random: np.random.Generator) -> Any:
+    """Return a value of the domain that is near another."""
+    if isinstance(domain, NumberDomain):
+        return domain.fit(value * float(random.choice([0.8, 1.2])))
+    at = next(k for k, each in enumerate(domain.options) if each is value or each == value)
+    at += int(random.choice([-1, 1]))
+    return domain.options[min(max(at, 0), len(domain.options) - 1)]
+
+
+@dataclass
+class OptunaPruner(Pruner):
+    """A pruner of Optuna's."""
+
+    pruner: Any
+    _trials: dict[int, Any] = field(default_factory=dict, repr=False)
+
+    def start(self, space: Space, seed: int) -> None:
+        from lazyflow.tune.sampling import optuna_study
+
+        self._trials = {}
+        self._study = optuna_study(None, self.pruner)
+
+    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+        known = self._trials.get(trial.number)
+        if known is None:
+            known = self._trials[trial.number] = self._study.ask()
+        known.report(loss, step)
+        return Decision.STOP if known.should_prune() else Decision.CONTINUE
+
+    def ended(self, trial: Trial, loss: float) -> None:
+        from lazyflow.tune.sampling import tell
+
+        known = self._trials.pop(trial.number, None)
+        if known is not None:
+            tell(self._study, known, trial.status, loss)
+
+
+def pruner_of(given: Any) -> Pruner | None:
+    """Return the pruner that `run` was given: one of ours, or of Optuna's."""
+    if given is None or isinstance(given, Pruner):
+        return given
+    if any(base.__module__.startswith("optuna.pruners") for base in type(given).__mro__):
+        return OptunaPruner(given)
+    known = "tune.ASHA(), tune.HyperBand(), tune.MedianStopping() or tune.PBT()"
+    raise TypeError(f"pruner must be {known}, or a pruner of Optuna's; got {given!r:.100}")
