@@ -49,7 +49,12 @@ def both(program, blocks):
         with config.set(kernels="native"):
             return by_numpy, run(program, blocks)
     except RuntimeError as error:
-        assert re.match("no kernel for this expression: " + REASONS, str(error))
+        reasons = REASONS
+        if any(s.op is CAST and s.loop[0].kind == "f" and s.loop[1] == U8 for s in program.steps):
+            # With AVX-512 NumPy's vectors make other numbers of NaN than its rests do; the check
+            # of the compiled kernel finds that.
+            reasons += "|output .* has other bits than NumPy's"
+        assert re.match(f"no kernel for this expression: ({reasons})", str(error))
         return by_numpy, None
 
 
