@@ -15,6 +15,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #      interop/                    lazy objects of other libraries
 #   5  array/                      chunked arrays
 #   6  learn/, weights             solvers written as graphs; what models have learned
+#      tune/                       searches of hyperparameters
 #   7  diagnostics/                progress, drawings, profiles
 #   8  demo, testing/, __main__    what is run
 #
@@ -125,7 +126,7 @@ _ON_FIRST_USE = {
 
 
 #: Modules that most programs do not need either; some load numpy.
-_MODULES = ("array", "diagnostics", "learn", "testing", "weights")
+_MODULES = ("array", "diagnostics", "learn", "testing", "tune", "weights")
 
 
 def __getattr__(name: str) -> Any:

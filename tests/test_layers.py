@@ -58,6 +58,7 @@ LAYERS = [
     ("lazyflow.interop", 4),
     ("lazyflow.weights", 6),
     ("lazyflow.learn", 6),
+    ("lazyflow.tune", 6.5),
     ("lazyflow.diagnostics", 7),
     ("lazyflow.testing", 8),
     ("lazyflow.demo", 8),
@@ -230,6 +231,7 @@ def test_imports_by_string_are_those_of_the_table():
     users = [m for m, path in MODULES.items() if "import_module(" in path.read_text()]
     assert sorted(users) == [
         "lazyflow", "lazyflow.array.dispatch", "lazyflow.learn", "lazyflow.services",
+        "lazyflow.tune",
     ]
     assert SERVICES == {
         "visualize": "lazyflow.diagnostics.visualize:visualize",

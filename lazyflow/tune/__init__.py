@@ -49,13 +49,40 @@ if TYPE_CHECKING:
         sample_from,
         uniform,
     )
-    from lazyflow.tune.stopping import ASHA, PBT, Decision, HyperBand, MedianStopping, Pruner
+    from lazyflow.tune.stopping import ASHA, PBT, HyperBand, MedianStopping, Pruner, TrialDecision
     from lazyflow.tune.trial import Trial
+
+__all__ = [
+    "ASHA",
+    "PBT",
+    "Callback",
+    "HyperBand",
+    "MedianStopping",
+    "Pruner",
+    "SearchResult",
+    "TensorBoardCallback",
+    "Trial",
+    "TrialDecision",
+    "choice",
+    "grid_search",
+    "load_state",
+    "lograndint",
+    "loguniform",
+    "qloguniform",
+    "qrandint",
+    "quniform",
+    "randint",
+    "report",
+    "resume",
+    "run",
+    "sample_from",
+    "trial_number",
+    "uniform",
+]
 
 _MODULES = {
     "ASHA": "stopping",
     "Callback": "callbacks",
-    "Decision": "stopping",
     "HyperBand": "stopping",
     "MedianStopping": "stopping",
     "PBT": "stopping",
@@ -63,6 +90,7 @@ _MODULES = {
     "SearchResult": "result",
     "TensorBoardCallback": "callbacks",
     "Trial": "trial",
+    "TrialDecision": "stopping",
     "choice": "space",
     "grid_search": "space",
     "load_state": "reporting",
@@ -79,8 +107,6 @@ _MODULES = {
     "trial_number": "reporting",
     "uniform": "space",
 }
-
-__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

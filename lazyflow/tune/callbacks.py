@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from lazyflow.tune.result import SearchResult
-    from lazyflow.tune.search import Search
-    from lazyflow.tune.trial import Trial
+from lazyflow.tune.result import SearchResult
+from lazyflow.tune.trial import Trial
 
 __all__ = ["Callback", "TensorBoardCallback"]
 
@@ -30,8 +28,8 @@ class Callback:
     1 completed {'loss': 4}
     """
 
-    def on_start(self, search: Search) -> None:
-        """Before the first trial."""
+    def on_start(self, result: SearchResult) -> None:
+        """Before the first trial; `result` gets the trials as they are made."""
 
     def on_trial_start(self, trial: Trial) -> None:
         """Before a trial runs: for the first time, or again."""
@@ -66,11 +64,7 @@ class TensorBoardCallback(Callback):
             ) from None
         self._make = EventFileWriter
         self._folder = Path(folder).expanduser()
-        self._metric = ""
         self._writers: dict[int, Any] = {}
-
-    def on_start(self, search: Search) -> None:
-        self._metric = search.metric
 
     def on_trial_start(self, trial: Trial) -> None:
         if trial.number not in self._writers:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lazyflow.tune.callbacks import Callback
+from lazyflow.tune.result import SearchResult
 from lazyflow.tune.trial import COMPLETED, FAILED, RUNNING, STOPPED, Trial
-
-if TYPE_CHECKING:
-    from lazyflow.tune.result import SearchResult
-    from lazyflow.tune.search import Search
 
 _EVERY = 0.2  # seconds between changes of a table
 _SHOWN = 8  # trials
@@ -40,42 +37,40 @@ def display_of(verbose: int) -> list[Callback]:
 class _Display(Callback):
     """Knows how a search is doing."""
 
-    def on_start(self, search: Search) -> None:
-        self.search = search
+    def on_start(self, result: SearchResult) -> None:
+        self.result = result
         self.began = monotonic()
-        self.over_before = sum(trial.is_over for trial in search.trials)
+        self.over_before = sum(trial.is_over for trial in result.trials)
 
     def summary(self) -> str:
         """Return one line on all trials."""
-        search, trials = self.search, self.search.trials
+        result, trials = self.result, self.result.trials
         counts = Counter(trial.status for trial in trials)
         words = [
             f"{counts[status]} {status}"
             for status in (RUNNING, COMPLETED, STOPPED, FAILED) if counts[status]
         ]
-        line = f"{sum(t.is_over for t in trials)} of {search.total} trials: {', '.join(words)}"
+        line = f"{sum(t.is_over for t in trials)} of {result.total} trials: {', '.join(words)}"
         left = self._seconds_left()
         return line if left is None else f"{line}; about {left:.0f} s left"
 
     def _seconds_left(self) -> float | None:
-        search = self.search
-        over = sum(trial.is_over for trial in search.trials)
+        result = self.result
+        over = sum(trial.is_over for trial in result.trials)
         done, now = over - self.over_before, monotonic()
-        if not done or over >= search.total:
+        if not done or over >= result.total:
             return None
-        left = (now - self.began) / done * (search.total - over)
-        return left if search.deadline is None else min(left, search.deadline - now)
+        left = (now - self.began) / done * (result.total - over)
+        return left if result.deadline is None else min(left, result.deadline - now)
 
     def rows(self) -> list[list[str]]:
         """Return the best trials, then those that run, as texts."""
-        from lazyflow.tune.result import SearchResult
-
-        ranked = SearchResult(self.search).ranked()
-        rest = [t for t in self.search.trials if t.status == RUNNING and t not in ranked]
+        ranked = self.result.ranked()
+        rest = [t for t in self.result.trials if t.status == RUNNING and t not in ranked]
         return [self._row(t) for t in (ranked + rest)[:_SHOWN]]
 
     def _row(self, trial: Trial) -> list[str]:
-        value = trial.value(self.search.metric)
+        value = trial.value(self.result.metric)
         shown = ", ".join(f"{path}={_short(v)}" for path, v in trial.drawn.items())
         return [
             str(trial.number), trial.status, "" if value is None else f"{value:.6g}",
@@ -84,7 +79,7 @@ class _Display(Callback):
 
     def titles(self) -> list[str]:
         """Return what stands above `rows`."""
-        return ["trial", "status", self.search.metric, "reports", "parameters"]
+        return ["trial", "status", self.result.metric, "reports", "parameters"]
 
 
 def _short(value: Any) -> str:
@@ -98,7 +93,7 @@ class TrialLines(_Display):
         number, status, value, reports, parameters = self._row(trial)
         said = f"{type(trial.error).__name__}: {trial.error}" if trial.error else parameters
         self._say(
-            f"trial {number} {status}: {self.search.metric} {value or 'not reported'} after "
+            f"trial {number} {status}: {self.result.metric} {value or 'not reported'} after "
             f"{reports} reports, {trial.seconds:.2g} s ({said})"
         )
 
@@ -122,8 +117,8 @@ class TerminalTable(_Display):
             console=console, get_renderable=self._table, refresh_per_second=1 / _EVERY
         )
 
-    def on_start(self, search: Search) -> None:
-        super().on_start(search)
+    def on_start(self, result: SearchResult) -> None:
+        super().on_start(result)
         self._live.start()
 
     def on_end(self, result: SearchResult) -> None:
@@ -141,10 +136,10 @@ class TerminalTable(_Display):
 class NotebookTable(_Display):
     """A table that changes, in a notebook."""
 
-    def on_start(self, search: Search) -> None:
+    def on_start(self, result: SearchResult) -> None:
         from IPython.display import HTML, display
 
-        super().on_start(search)
+        super().on_start(result)
         self._html = HTML
         self._shown_at = monotonic()
         self._handle = display(HTML(self._table()), display_id=True)

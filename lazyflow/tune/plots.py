@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from lazyflow import config
 from lazyflow.tune.sampling import OptunaSampler
+from lazyflow.tune.space import Space
 from lazyflow.tune.trial import COMPLETED, Trial
-
-if TYPE_CHECKING:
-    from lazyflow.tune.result import SearchResult
 
 _WIDTH, _HEIGHT = 640, 360
 
 
-def plot(result: SearchResult, kind: str) -> Any:
-    """Return a figure of a kind."""
+class PlottedSearch(NamedTuple):
+    """The trials that have reported the metric, the best first, and what they were drawn from."""
+
+    ranked: Sequence[Trial]
+    space: Space
+    metric: str
+    mode: str
+
+
+def plot(kind: str, *found: Any) -> Any:
+    """Return a figure of a kind of a `PlottedSearch`, whose fields follow."""
     make = _KINDS.get(kind)
     if make is None:
         hint = config.nearest(str(kind), _KINDS)
         raise ValueError(f"there is no plot {kind!r}{hint} Plots are {', '.join(_KINDS)}.")
-    if not result.ranked():
-        raise ValueError(f"no trial has reported a number as {result.metric!r}: nothing to plot")
-    return make(result)
+    return make(PlottedSearch(*found))
 
 
 def _figure(**options: Any) -> Any:
@@ -34,8 +39,8 @@ def _figure(**options: Any) -> Any:
     return figure(width=_WIDTH, height=_HEIGHT, **options)
 
 
-def _history(result: SearchResult) -> Any:
-    trials = sorted(result.ranked(), key=lambda trial: trial.number)
+def _history(result: PlottedSearch) -> Any:
+    trials = sorted(result.ranked, key=lambda trial: trial.number)
     values = [trial.metrics[result.metric] for trial in trials]
     numbers = [trial.number for trial in trials]
     best = list(accumulate(values, min if result.mode == "min" else max))
@@ -45,9 +50,9 @@ def _history(result: SearchResult) -> Any:
     return found
 
 
-def _reports(result: SearchResult) -> Any:
+def _reports(result: PlottedSearch) -> Any:
     found = _figure(title="Reports", x_axis_label="report", y_axis_label=result.metric)
-    for trial, color in zip(result.ranked(), _colors(result), strict=True):
+    for trial, color in zip(result.ranked, _colors(result), strict=True):
         steps = [k for k, each in enumerate(trial.history, 1) if result.metric in each]
         values = [trial.history[k - 1][result.metric] for k in steps]
         found.line(steps, values, color=color)
@@ -55,8 +60,8 @@ def _reports(result: SearchResult) -> Any:
     return found
 
 
-def _parallel(result: SearchResult) -> Any:
-    trials = result.ranked()
+def _parallel(result: PlottedSearch) -> Any:
+    trials = result.ranked
     names = [*trials[0].drawn, result.metric]
     columns = [_places([_of(trial, name, result.metric) for trial in trials]) for name in names]
     found = _figure(title="Parameters", x_range=names, y_axis_label="smallest to largest")
@@ -80,19 +85,19 @@ def _places(values: list[Any]) -> list[float]:
     return [(value - low) / span if span else 0.5 for value in values]
 
 
-def _colors(result: SearchResult) -> list[str]:
+def _colors(result: PlottedSearch) -> list[str]:
     """Return a color for each ranked trial, the darkest for the best."""
     from bokeh.palettes import viridis
 
-    count = len(result.ranked())
+    count = len(result.ranked)
     return list(viridis(min(count, 256)))[:count] + ["#fde725"] * (count - 256)
 
 
-def _importance(result: SearchResult) -> Any:
+def _importance(result: PlottedSearch) -> Any:
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     sampler = OptunaSampler(result.space, None)
-    for trial in result.ranked():
+    for trial in result.ranked:
         sampler.known(trial.number, trial.drawn)
         value = trial.metrics[result.metric]
         sampler.ended(trial.number, COMPLETED, value if result.mode == "min" else -value)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import html
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lazyflow.tune.space import leaves_of
+from lazyflow.tune.space import Space, leaves_of
 from lazyflow.tune.trial import FAILED, Trial, loss
-
-if TYPE_CHECKING:
-    from lazyflow.tune.search import Search
 
 _ROWS = 20  # of the table in a notebook
 
@@ -26,6 +23,10 @@ class SearchResult:
         What the trials were drawn from.
     metric, mode
         What was compared.
+    total
+        How many trials the search has, those included that were not made.
+    deadline
+        When its time is over, as `time.monotonic` counts; None: never.
     was_interrupted
         Whether Ctrl-C ended the search.
 
@@ -40,9 +41,13 @@ class SearchResult:
     <SearchResult: 3 trials, best loss 1 of trial 1>
     """
 
-    def __init__(self, search: Search) -> None:
-        self.trials, self.space = search.trials, search.space
-        self.metric, self.mode = search.metric, search.mode
+    def __init__(
+        self, space: Space, metric: str, mode: str, total: int, deadline: float | None
+    ) -> None:
+        self.trials: list[Trial] = []
+        self.space = space
+        self.metric, self.mode = metric, mode
+        self.total, self.deadline = total, deadline
         self.was_interrupted = False
 
     def check(self) -> None:
@@ -108,7 +113,10 @@ class SearchResult:
         """
         from lazyflow.tune.plots import plot
 
-        return plot(self, kind)
+        ranked = self.ranked()
+        if not ranked:
+            raise ValueError(f"no trial has reported a number as {self.metric!r}: nothing to plot")
+        return plot(kind, ranked, self.space, self.metric, self.mode)
 
     def __repr__(self) -> str:
         ranked = self.ranked()

@@ -12,14 +12,19 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from lazyflow import config as settings
-from lazyflow.tune.space import Domain, NumberDomain, OptionsDomain, Space
+from lazyflow.tune.space import Domain, OptionsDomain, Space
 from lazyflow.tune.trial import FAILED, STOPPED
 
-_LEARNERS = {"tpe": "TPESampler", "gp": "GPSampler", "cmaes": "CmaEsSampler"}
+__all__ = [
+    "OptunaSampler", "RandomSampler", "TrialSampler", "gridded", "optuna_study", "sampler_of",
+    "tell",
+]
+
+_LEARNERS = ("tpe", "gp", "cmaes")
 _MOST = 10_000  # values of a range that is tried as a grid
 
 
-class Sampler(Protocol):
+class TrialSampler(Protocol):
     """Proposes values for trials."""
 
     def propose(self, number: int) -> dict[str, Any]:
@@ -159,7 +164,7 @@ def _values(path: str, domain: Domain) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def sampler_of(given: Any, space: Space, seed: int) -> Sampler:
+def sampler_of(given: Any, space: Space, seed: int) -> TrialSampler:
     """Return the sampler that `run` was given: a name, or one of Optuna's."""
     if given in (None, "random", "grid"):
         return RandomSampler(space, seed)
@@ -181,6 +186,3 @@ def sampler_of(given: Any, space: Space, seed: int) -> Sampler:
     raise TypeError(
         f"sampler must be a name, such as 'tpe', or a sampler of Optuna's; got {given!r:.100}"
     )
-
-
-__all__ = ["OptunaSampler", "RandomSampler", "Sampler", "gridded", "optuna_study", "sampler_of"]

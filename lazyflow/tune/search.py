@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from heapq import heappop, heappush
 from time import monotonic
@@ -27,7 +27,7 @@ from lazyflow.tune.runner import TrialReturned, run_here
 from lazyflow.tune.runners import Runners, Slot
 from lazyflow.tune.sampling import gridded, sampler_of
 from lazyflow.tune.space import Space
-from lazyflow.tune.stopping import Decision, pruner_of
+from lazyflow.tune.stopping import TrialDecision, pruner_of
 from lazyflow.tune.storage import SearchFolder
 from lazyflow.tune.trial import (
     COMPLETED,
@@ -91,16 +91,7 @@ class SearchSettings:
 class Search:
     """A search under way.
 
-    Attributes
-    ----------
-    metric, mode
-        What is compared.
-    trials
-        Those that were made so far.
-    total
-        How many there will be.
-    deadline
-        When the time is over, as `time.monotonic` counts; None: never.
+    `result` has its trials, as they are made.
     """
 
     given: SearchSettings
@@ -109,25 +100,25 @@ class Search:
     callbacks: Sequence[Callback]
     folder: SearchFolder | None
     deadline: float | None
-    trials: list[Trial] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         given = self.given
-        self.metric, self.mode = given.metric, given.mode
+        self.metric = given.metric
         self.sign = 1 if given.mode == "min" else -1
         space = Space(given.space)
         per = given.num_samples
         if given.sampler == "grid":
             space, per = gridded(space), per or 1
         self.space = space
-        self.total = (per or _TRIALS) * space.combinations
+        total = (per or _TRIALS) * space.combinations
+        self.result = SearchResult(space, given.metric, given.mode, total, self.deadline)
+        self.trials = self.result.trials
         self.sampler = sampler_of(given.sampler, space, given.seed)
         self.pruner = pruner_of(given.pruner)
         if self.pruner is not None:
             self.pruner.start(space, given.seed)
-        self._todo = list(range(self.total))[::-1]  # numbers of trials that are not made yet
+        self._todo = list(range(total))[::-1]  # numbers of trials that are not made yet
         self._waiting: list[tuple[int, int, Trial]] = []  # a heap: the least far come first
-        self._runners: Runners | None = None
         self._was_reported = self._had_nan = False
 
     def take(self, trials: list[Trial]) -> None:
@@ -152,18 +143,18 @@ class Search:
         """Run all trials; return what there is, also after Ctrl-C or when the time is over."""
         with ExitStack() as ends:
             for callback in self.callbacks:
-                callback.on_start(self)
-            result = SearchResult(self)
+                callback.on_start(self.result)
+            result = self.result
             ends.callback(self._end, result)
             try:
                 if scheduler.name == "sync":
                     self._go_here()
                 else:
                     count = self.given.max_concurrent or workers or settings.get("num_workers")
-                    count = min(count or settings.default_workers(), self.total)
-                    self._runners = Runners(scheduler, count, self.function, self.data)
-                    ends.callback(self._runners.close)
-                    self._go_there(self._runners)
+                    count = min(count or settings.default_workers(), self.result.total)
+                    runners = Runners(scheduler, count, self.function, self.data)
+                    ends.callback(runners.close)
+                    self._go_there(runners)
             except KeyboardInterrupt:
                 result.was_interrupted = True
             result.check()
@@ -181,29 +172,33 @@ class Search:
         data = {name: protected(value, False) for name, value in self.data.items()}
         while not self._is_late() and (trial := self._next()) is not None:
             self._start(trial)
-            began, broken = monotonic(), []
+            self._run_here(trial, data)
 
-            def heard(report: TrialReport, trial: Trial = trial) -> bool:
-                try:
-                    decision = self._reported(trial, report)
-                except Exception as error:  # none of the trial's, which it could catch
-                    broken.append(error)
-                    return False
-                if decision is not Decision.CONTINUE:
-                    self._leave(trial, decision)
-                return decision is Decision.CONTINUE and not self._is_late()
+    def _run_here(self, trial: Trial, data: dict[str, Any]) -> None:
+        began = monotonic()
+        broken: list[Exception] = []
 
+        def heard(report: TrialReport) -> bool:
             try:
-                returned = run_here(self.function, data, trial.order(), heard)
-            except Exception as error:
-                self._failed(trial, error)
-            else:
-                if broken:
-                    raise broken[0]
-                if returned is not None:
-                    self._returned(trial, returned.value)
-            finally:
-                trial.seconds += monotonic() - began
+                decision = self._reported(trial, report)
+            except Exception as error:  # none of the trial's, which it could catch
+                broken.append(error)
+                return False
+            if decision is not TrialDecision.CONTINUE:
+                self._leave(trial, decision)
+            return decision is TrialDecision.CONTINUE and not self._is_late()
+
+        try:
+            returned = run_here(self.function, data, trial.order(), heard)
+        except Exception as error:
+            self._failed(trial, error)
+        else:
+            if broken:
+                raise broken[0]
+            if returned is not None:
+                self._returned(trial, returned.value)
+        finally:
+            trial.seconds += monotonic() - began
 
     def _go_there(self, runners: Runners) -> None:
         while True:
@@ -247,7 +242,7 @@ class Search:
         except BaseException:
             slot.stop()
             raise
-        if decision is Decision.CONTINUE:
+        if decision is TrialDecision.CONTINUE:
             slot.go_on()
         else:
             slot.stop()
@@ -285,7 +280,7 @@ class Search:
         for callback in self.callbacks:
             callback.on_trial_start(trial)
 
-    def _reported(self, trial: Trial, report: TrialReport) -> Decision:
+    def _reported(self, trial: Trial, report: TrialReport) -> TrialDecision:
         """Take a report in; return what becomes of the trial."""
         trial.history.append(report.metrics)
         if report.state is not None:
@@ -298,10 +293,10 @@ class Search:
             callback.on_report(trial, report.metrics)
         return self._decide(trial, len(trial.history), report.metrics)
 
-    def _decide(self, trial: Trial, step: int, metrics: dict[str, Any]) -> Decision:
+    def _decide(self, trial: Trial, step: int, metrics: dict[str, Any]) -> TrialDecision:
         value = metrics.get(self.metric)
         if value is None:
-            return Decision.CONTINUE
+            return TrialDecision.CONTINUE
         if isinstance(value, str) or not isinstance(value, int | float):
             raise TypeError(
                 f"trial {trial.number} has reported {self.metric}={value!r:.100}, a "
@@ -312,22 +307,23 @@ class Search:
             self._had_nan = True
             warnings.warn(
                 f"trial {trial.number} has reported {self.metric}=nan (report {step}): that "
-                "counts as worse than all numbers, here and in other trials", RuntimeWarning, stacklevel=2,
+                "counts as worse than all numbers, here and in other trials",
+                RuntimeWarning, stacklevel=2,
             )
         if self._is_enough(trial, step, metrics):
-            return Decision.STOP
+            return TrialDecision.STOP
         if self.pruner is None:
-            return Decision.CONTINUE
+            return TrialDecision.CONTINUE
         config = trial.config
         decision = self.pruner.decide(trial, step, loss(float(value), self.sign))
-        if decision is Decision.PAUSE and trial.config is config and not self._is_behind(trial):
-            return Decision.CONTINUE
+        if decision is TrialDecision.PAUSE and trial.config is config and self._is_last(trial):
+            return TrialDecision.CONTINUE
         return decision
 
-    def _is_behind(self, trial: Trial) -> bool:
-        """Tell whether a trial that waits, or is not made, is less far than this one."""
+    def _is_last(self, trial: Trial) -> bool:
+        """Tell whether no trial that waits, or is not made yet, is less far than this one."""
         waiting = self._waiting
-        return bool(self._todo) or (bool(waiting) and waiting[0][0] < len(trial.history))
+        return not self._todo and (not waiting or waiting[0][0] >= len(trial.history))
 
     def _is_enough(self, trial: Trial, step: int, metrics: dict[str, Any]) -> bool:
         stop = self.given.stop
@@ -342,9 +338,9 @@ class Search:
                 return True
         return False
 
-    def _leave(self, trial: Trial, decision: Decision) -> None:
+    def _leave(self, trial: Trial, decision: TrialDecision) -> None:
         """Let a trial that was ended at its report wait, or be over."""
-        if decision is Decision.PAUSE:
+        if decision is TrialDecision.PAUSE:
             trial.status = PAUSED
             trial.kept_at = len(trial.history)
             self._wait(trial)

@@ -19,10 +19,10 @@ import numpy as np
 from lazyflow.tune.space import Domain, NumberDomain, Space
 from lazyflow.tune.trial import FAILED, STOPPED, Trial
 
-__all__ = ["ASHA", "PBT", "Decision", "HyperBand", "MedianStopping", "Pruner"]
+__all__ = ["ASHA", "PBT", "HyperBand", "MedianStopping", "Pruner", "TrialDecision"]
 
 
-class Decision(Enum):
+class TrialDecision(Enum):
     """What becomes of a trial after its report.
 
     A trial that is paused goes on from its state when all others have come as far; it may have got
@@ -40,7 +40,7 @@ class Pruner:
     def start(self, space: Space, seed: int) -> None:
         """Get ready for a search."""
 
-    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+    def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
         """Return what becomes of a trial after its report number `step`, counted from 1."""
         raise NotImplementedError
 
@@ -106,15 +106,15 @@ class ASHA(Pruner):
             self._rungs[round(step)] = {}
             step *= self.reduction_factor
 
-    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+    def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
         if step >= self.max_t:
-            return Decision.STOP
+            return TrialDecision.STOP
         rung = self._rungs.get(step)
         if rung is None:
-            return Decision.CONTINUE
+            return TrialDecision.CONTINUE
         rung[trial.number] = loss
         best = sorted(rung.values())[: max(1, int(len(rung) / self.reduction_factor))]
-        return Decision.CONTINUE if loss <= best[-1] else Decision.STOP
+        return TrialDecision.CONTINUE if loss <= best[-1] else TrialDecision.STOP
 
 
 @dataclass
@@ -146,7 +146,7 @@ class HyperBand(Pruner):
         # Each takes about as much work: it gets as many trials as this divides by the others.
         self._shares = list(accumulate(rate**s / (s + 1) for s in range(len(periods))))
 
-    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+    def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
         golden = (trial.number * 0.6180339887498949) % 1  # spreads numbers evenly
         at = bisect(self._shares, golden * self._shares[-1])
         return self._brackets[min(at, len(self._brackets) - 1)].decide(trial, step, loss)
@@ -178,7 +178,7 @@ class MedianStopping(Pruner):
     def start(self, space: Space, seed: int) -> None:
         self._losses: defaultdict[int, list[float]] = defaultdict(list)
 
-    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+    def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
         own = self._losses[trial.number]
         del own[step - 1:]  # of a run that was begun again
         own.append(loss)
@@ -187,8 +187,8 @@ class MedianStopping(Pruner):
             if number != trial.number and len(losses) >= step
         ]
         if step < self.grace_period or len(means) < self.min_trials or min(own) <= median(means):
-            return Decision.CONTINUE
-        return Decision.STOP
+            return TrialDecision.CONTINUE
+        return TrialDecision.STOP
 
 
 @dataclass
@@ -228,9 +228,9 @@ class PBT(Pruner):
         # (loss, drawn values, state) of each trial when it was compared last
         self._population: dict[int, tuple[float, dict[str, Any], bytes]] = {}
 
-    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+    def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
         if step % self.interval:
-            return Decision.CONTINUE
+            return TrialDecision.CONTINUE
         if trial.packed_state is None:
             raise ValueError(
                 f"PBT moves the states of trials, and trial {trial.number} has reported none: "
@@ -246,7 +246,7 @@ class PBT(Pruner):
             _, drawn, trial.packed_state = population[donor]
             trial.drawn = self._explored(drawn, random)
             trial.config = self._space.config(trial.number, trial.drawn)
-        return Decision.PAUSE
+        return TrialDecision.PAUSE
 
     def ended(self, trial: Trial, loss: float) -> None:
         if trial.status in (FAILED, STOPPED):
@@ -290,12 +290,12 @@ class OptunaPruner(Pruner):
         self._trials = {}
         self._study = optuna_study(None, self.pruner)
 
-    def decide(self, trial: Trial, step: int, loss: float) -> Decision:
+    def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
         known = self._trials.get(trial.number)
         if known is None:
             known = self._trials[trial.number] = self._study.ask()
         known.report(loss, step)
-        return Decision.STOP if known.should_prune() else Decision.CONTINUE
+        return TrialDecision.STOP if known.should_prune() else TrialDecision.CONTINUE
 
     def ended(self, trial: Trial, loss: float) -> None:
         from lazyflow.tune.sampling import tell

@@ -252,7 +252,7 @@ def test_reports_where_no_trial_runs():
     with pytest.raises(TypeError, match="fn must be a function of a configuration; got 3"):
         search(3)
     with pytest.raises(AttributeError, match="no attribute 'unifrom'; did you mean 'uniform'"):
-        tune.unifrom  # noqa: B018
+        tune.unifrom
 
 
 def test_the_grid_sampler_tries_all_values_once():
@@ -267,8 +267,8 @@ def test_callbacks_hear_all_in_order(scheduler):
     heard = []
 
     class Hears(tune.Callback):
-        def on_start(self, search):
-            heard.append(("start", search.total))
+        def on_start(self, result):
+            heard.append(("start", result.total))
 
         def on_trial_start(self, trial):
             heard.append(("trial", trial.number))

@@ -70,7 +70,7 @@ def test_asha_lets_go_on_what_is_among_the_best_so_far(losses, random):
         if step in seen:
             seen[step].append(loss)
             goes_on = loss <= sorted(seen[step])[max(1, len(seen[step]) // 3) - 1]
-        assert (decision is tune.Decision.CONTINUE) == goes_on
+        assert (decision is tune.TrialDecision.CONTINUE) == goes_on
         if not goes_on:
             del at[number]
 
@@ -97,7 +97,7 @@ def test_a_population_goes_on_from_the_states_of_the_best(scheduler):
 
 
 def test_a_population_without_states():
-    with pytest.raises(ValueError, match="PBT moves the states of trials, and trial 0 has reported"):
+    with pytest.raises(ValueError, match="PBT moves the states of trials, and trial 0 has"):
         tune.run(curve, SPACE, metric="loss", pruner=tune.PBT(), scheduler="sync", verbose=0)
 
 
@@ -117,7 +117,7 @@ def test_words_of_errors(make, words):
 
 class OnlyTwo(tune.Pruner):
     def decide(self, trial, step, loss):
-        return tune.Decision.STOP if step == 2 else tune.Decision.CONTINUE
+        return tune.TrialDecision.STOP if step == 2 else tune.TrialDecision.CONTINUE
 
 
 def test_a_pruner_of_the_users():

@@ -110,7 +110,8 @@ def test_a_search_that_is_over_runs_nothing_again(tmp_path):
 
 
 def test_a_cut_line_and_a_cut_folder_are_what_was_before(tmp_path):
-    result = run(tmp_path, scheduler="threads", sampler="tpe", pruner=tune.MedianStopping(grace_period=9))
+    pruner = tune.MedianStopping(grace_period=9)
+    result = run(tmp_path, scheduler="threads", sampler="tpe", pruner=pruner)
     folder = tmp_path / "it"
     with open(folder / "trial_00002/result.jsonl", "a") as file:
         file.write('{"loss": 0.')
