@@ -1,0 +1,210 @@
+"""scikit-learn's searches of hyperparameters, their fits as one graph on any scheduler.
+
+Splits, scores, ranks, messages, errors and the refit are scikit-learn's own code. It hands its
+calls to joblib; `_OneGraph` stands there, and has `graph_of` make one graph of them all.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import joblib
+from joblib.parallel import ParallelBackendBase
+from sklearn import model_selection
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+
+from lazyflow import compute
+from lazyflow.tune.shared_steps import Call, graph_of
+
+__all__ = [
+    "GridSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", "RandomizedSearchCV",
+]
+
+
+class _OneGraph(ParallelBackendBase):
+    """What joblib gives the calls of a search.
+
+    It stands in for the backend of the first `Parallel` alone, which is the search's own: that of
+    an estimator, in the refit, has the backend that it would have without us.
+    """
+
+    supports_retrieve_callback = True
+
+    def __init__(self, results_of: Callable[[list[Call]], list[Any]]) -> None:
+        super().__init__()
+        self._results_of = results_of
+        self.config = joblib.parallel_config(backend=self)
+        self._submitted: list[tuple[Any, Callable[[Any], None]]] = []
+
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        return 2  # of one, joblib would make the calls itself
+
+    def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
+        self.config.unregister()
+        parallel.pre_dispatch = "all"  # a graph needs no limit: its calls hold no rows
+        return super().configure(n_jobs, parallel, **options)
+
+    def submit(self, func: Any, callback: Any = None) -> None:
+        self._submitted.append((func.items, callback))
+
+    apply_async = submit  # its name before joblib 1.5
+
+    @contextmanager
+    def retrieval_context(self) -> Iterator[None]:
+        """Compute: joblib enters when it has submitted all calls, and asks for results then."""
+        submitted, self._submitted = self._submitted, []
+        results = iter(self._results_of([call for items, _ in submitted for call in items]))
+        for items, callback in submitted:
+            callback([next(results) for _ in items])
+        yield
+
+    def retrieve_result_callback(self, out: Any) -> Any:
+        return out
+
+
+class _ScheduledSearch:
+    """What the searches add to scikit-learn's."""
+
+    scheduler: Any
+    num_workers: int | None
+    n_jobs: int | None
+
+    def __init_subclass__(cls) -> None:
+        """Give a search the parameters of scikit-learn's own, and two more, by name."""
+        theirs = cls.__init__
+        signature = inspect.signature(theirs)
+        two = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+            for name in ("scheduler", "num_workers")
+        ]
+
+        def __init__(self: Any, *args: Any, scheduler: Any = None, num_workers: Any = None,
+                     **kwargs: Any) -> None:
+            theirs(self, *args, **kwargs)
+            self.scheduler = scheduler
+            self.num_workers = num_workers
+
+        parameters = [*signature.parameters.values(), *two]
+        __init__.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        cls.__init__ = __init__  # type: ignore[method-assign]
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Search, as scikit-learn's `fit`, and refit the best candidate in this process."""
+        backend = _OneGraph(self._results_of)
+        with backend.config:
+            return super().fit(X, y, **params)  # type: ignore[misc]
+
+    def _results_of(self, calls: list[Call]) -> list[Any]:
+        workers = self.num_workers
+        if workers is None and self.n_jobs is not None:
+            workers = joblib.effective_n_jobs(self.n_jobs)
+        with warnings.catch_warnings():  # each call sets filters, and threads mix theirs up
+            results = compute(*graph_of(calls), scheduler=self.scheduler, num_workers=workers)
+        return list(results)
+
+
+class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
+    """Search a grid of parameters: scikit-learn's class, on lazyflow's schedulers.
+
+    It has scikit-learn's parameters, attributes and methods, and the same ``cv_results_`` but for
+    times. First steps of a `Pipeline` that candidates have in common are fitted once for each fold,
+    also in pipelines in pipelines; the time counts for each candidate.
+
+    Parameters
+    ----------
+    estimator, param_grid, scoring, refit, cv, verbose, error_score, return_train_score
+        As scikit-learn's.
+    n_jobs : int, optional
+        The number of workers, if `num_workers` is None; -1 is one for each core.
+    pre_dispatch
+        Not needed, and the same whatever it is: tasks take rows when they run.
+    scheduler, num_workers
+        As for `lazyflow.compute`. The refit runs in this process.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.svm import SVC
+    >>> pipeline = make_pipeline(StandardScaler(), SVC())
+    >>> search = GridSearchCV(pipeline, {"svc__C": [0.001, 1.0]}, scheduler="threads")
+    >>> search.fit(*load_iris(return_X_y=True)).best_params_
+    {'svc__C': 1.0}
+    """
+
+
+class RandomizedSearchCV(_ScheduledSearch, model_selection.RandomizedSearchCV):
+    """Search parameters at random: scikit-learn's class, on lazyflow's schedulers.
+
+    See `GridSearchCV` for what is the same and what is not.
+
+    Parameters
+    ----------
+    estimator, param_distributions, n_iter, random_state, ...
+        As scikit-learn's.
+    scheduler, num_workers
+        As for `lazyflow.compute`.
+
+    Examples
+    --------
+    >>> from scipy.stats import loguniform
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> C = loguniform(1e-3, 1e3)
+    >>> search = RandomizedSearchCV(SVC(), {"C": C}, n_iter=4, random_state=0, scheduler="sync")
+    >>> len(search.fit(*load_iris(return_X_y=True)).cv_results_["params"])
+    4
+    """
+
+
+class HalvingGridSearchCV(_ScheduledSearch, model_selection.HalvingGridSearchCV):
+    """Search a grid with more and more rows for fewer and fewer candidates.
+
+    It is scikit-learn's class, on lazyflow's schedulers, a graph for each iteration. See
+    `GridSearchCV` for what is the same and what is not.
+
+    Parameters
+    ----------
+    estimator, param_grid, factor, resource, ...
+        As scikit-learn's.
+    scheduler, num_workers
+        As for `lazyflow.compute`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> search = HalvingGridSearchCV(
+    ...     SVC(), {"C": [0.001, 0.1, 1.0]}, random_state=0, scheduler="sync")
+    >>> search.fit(*load_iris(return_X_y=True)).n_candidates_
+    [3, 1]
+    """
+
+
+class HalvingRandomSearchCV(_ScheduledSearch, model_selection.HalvingRandomSearchCV):
+    """Search parameters at random, with more and more rows for fewer and fewer candidates.
+
+    It is scikit-learn's class, on lazyflow's schedulers. See `HalvingGridSearchCV`.
+
+    Parameters
+    ----------
+    estimator, param_distributions, n_candidates, factor, resource, ...
+        As scikit-learn's.
+    scheduler, num_workers
+        As for `lazyflow.compute`.
+
+    Examples
+    --------
+    >>> from scipy.stats import loguniform
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> C = loguniform(1e-3, 1e3)
+    >>> search = HalvingRandomSearchCV(SVC(), {"C": C}, random_state=0, scheduler="sync")
+    >>> search.fit(*load_iris(return_X_y=True)).n_iterations_
+    2
+    """
