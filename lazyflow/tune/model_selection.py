@@ -92,6 +92,11 @@ class _ScheduledSearch:
         __init__.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         cls.__init__ = __init__  # type: ignore[method-assign]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out a scheduler that is no name: clients and executors are of this process."""
+        state: Any = super().__getstate__()
+        return state if isinstance(self.scheduler, str) else {**state, "scheduler": None}
+
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Search, as scikit-learn's `fit`, and refit the best candidate in this process."""
         backend = _OneGraph(self._results_of)

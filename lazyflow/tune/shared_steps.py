@@ -17,8 +17,9 @@ from copy import copy
 from functools import partial
 from itertools import pairwise
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_memory
@@ -31,11 +32,28 @@ __all__ = ["Call", "graph_of"]
 Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
+class _MemoryStep(NamedTuple):
+    """A step of a candidate that a ``memory`` is asked to fit.
+
+    `later` are the names of the steps after it, `parameter` is what the name of the memory is, and
+    `memory` the user's own.
+    """
+
+    name: str
+    later: tuple[str, ...]
+    parameter: str
+    memory: Any
+
+
 class _Calls:
-    """All calls of a graph as one value, since they have rows, folds and scorers in common."""
+    """All calls of a graph as one value, since they have rows, folds and scorers in common.
+
+    `steps` has for each call those of its candidate.
+    """
 
     def __init__(self, calls: list[Call]) -> None:
         self.calls = calls
+        self.steps: list[list[_MemoryStep]] = []
 
 
 class _Prefix:
@@ -56,106 +74,106 @@ def graph_of(calls: list[Call]) -> list[Delayed]:
 
     A task that fits steps is made where several calls share them and not the same ones the next.
     """
-    leaf = delayed(_Calls(calls))
-    fit_steps, evaluate = delayed(_fit_steps), delayed(_evaluate)
-    by_parameters: dict[int, list[tuple[str, str]]] = {}
+    graph = _Calls(calls)
+    leaf, fit_steps, evaluate = delayed(graph), delayed(_fit_steps), delayed(_evaluate)
+    known: dict[int, tuple[list[_MemoryStep], list[str]]] = {}
     chains = []
     for _, (estimator, *_), kwargs in calls:
         parameters = kwargs["parameters"]
-        if id(parameters) not in by_parameters:  # each fold has the same candidates
-            by_parameters[id(parameters)] = _keys(estimator, parameters)
-        chains.append([(id(kwargs["train"]), *key) for key in by_parameters[id(parameters)]])
+        if id(parameters) not in known:  # each fold has the same candidates
+            steps = _steps_of(estimator, parameters)
+            known[id(parameters)] = steps, [_token(parameters, step.later) for step in steps]
+        steps, tokens = known[id(parameters)]
+        graph.steps.append(steps)
+        chains.append([
+            (step.name, token, id(kwargs["train"]))
+            for step, token in zip(steps, tokens, strict=True)
+        ])
     uses = Counter(key for chain in chains for key in chain)
     prefixes: dict[Any, Delayed] = {}
-    tasks = []
+    results = []
     for number, chain in enumerate(chains):
         before = None
         users = [uses[key] for key in chain] + [1]  # never more than of the step before
         for key, (now, later) in zip(chain, pairwise(users), strict=True):
             if now > later:
                 if key not in prefixes:
-                    prefixes[key] = fit_steps(leaf, number, before, key[1])
+                    prefixes[key] = fit_steps(leaf, number, before, key[0])
                 before = prefixes[key]
-        tasks.append(evaluate(leaf, number, before))
-    return tasks
+        results.append(evaluate(leaf, number, before))
+    return results
 
 
-def _keys(estimator: Any, parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return for each step, in the order of the fits, its name and a token that is the same for
-    candidates whose parameters are the same but for those of later steps."""
+def _token(parameters: Mapping[str, Any], later: tuple[str, ...]) -> str:
+    """Return a token that is the same for candidates whose parameters are the same but for those
+    of later steps.
+
+    Examples
+    --------
+    >>> _token({"pca__k": 1, "svc__C": 2}, ("svc",)) == _token({"pca__k": 1}, ("svc",))
+    True
+    """
+    after = tuple(f"{name}__" for name in later)
+    return tokenize({
+        name: value for name, value in parameters.items() if not f"{name}__".startswith(after)
+    })
+
+
+def _steps_of(estimator: Any, parameters: Mapping[str, Any]) -> list[_MemoryStep]:
     if type(estimator) is not Pipeline:
         return []
     try:
-        steps = list(_steps(_configured(estimator, parameters)))
+        estimator = clone(estimator).set_params(**clone(dict(parameters), safe=False))
+        return list(_steps(estimator))
     except Exception:
         return []  # the task of the candidate says what is wrong with it
-    return [
-        (name, tokenize({
-            each: value for each, value in parameters.items()
-            if not f"{each}__".startswith(tuple(f"{step}__" for step in later))
-        }))
-        for name, later in steps
-    ]
 
 
-def _steps(
-    estimator: Any, prefix: str = "", later: tuple[str, ...] = ()
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the steps that a ``memory`` is asked to fit, each with those that come after it.
+def _steps(estimator: Any, prefix: str = "", later: tuple[str, ...] = ()) -> Iterator[_MemoryStep]:
+    """Yield the steps that may be shared, in the order of their fits.
 
-    Subclasses of `Pipeline` may fit their steps otherwise, so none of theirs is shared.
+    Subclasses of `Pipeline` may fit their steps otherwise. A step that the user's memory keeps is
+    hashed by it, so no memory of ours may be in it.
 
     Examples
     --------
     >>> from sklearn.pipeline import Pipeline
     >>> inner = Pipeline([("a", "passthrough"), ("b", Pipeline([("c", None)])), ("d", None)])
-    >>> list(_steps(Pipeline([("prep", inner), ("svc", None)])))
-    [('prep__b', ('prep__d', 'svc')), ('prep', ('svc',))]
+    >>> for step in _steps(Pipeline([("prep", inner), ("svc", None)])):
+    ...     step[:3]
+    ('prep__b', ('prep__d', 'svc'), 'prep__memory')
+    ('prep', ('svc',), 'memory')
     """
     if type(estimator) is not Pipeline:
         return
     names = [prefix + name for name, _ in estimator.steps]
     for at, (_, step) in enumerate(estimator.steps):
         after = (*names[at + 1:], *later)
-        yield from _steps(step, f"{names[at]}__", after)
-        if at < len(names) - 1 and _works(step):
-            yield names[at], after
+        is_last = at == len(names) - 1
+        if is_last or estimator.memory is None:
+            yield from _steps(step, f"{names[at]}__", after)
+        if not is_last and step is not None and not isinstance(step, str):  # "passthrough"
+            yield _MemoryStep(names[at], after, f"{prefix}memory", estimator.memory)
 
 
-def _works(step: Any) -> bool:
-    return step is not None and not isinstance(step, str)  # "passthrough"
-
-
-def _pipelines(estimator: Any, prefix: str = "") -> Iterator[tuple[str, Pipeline]]:
-    """Yield the pipelines whose steps are shared, and what the names of their parameters begin
-    with."""
-    if type(estimator) is Pipeline:
-        yield prefix, estimator
-        for name, step in estimator.steps:
-            yield from _pipelines(step, f"{prefix}{name}__")
-
-
-def _evaluate(calls: _Calls, number: int, before: _Prefix | None) -> dict[str, Any]:
+def _evaluate(graph: _Calls, number: int, before: _Prefix | None) -> dict[str, Any]:
     """Fit and score a candidate."""
-    result: dict[str, Any] = _call(calls.calls[number], before, None)
+    result: dict[str, Any] = _call(graph, number, before)
     if before is not None:
         result["fit_time"] += before.seconds  # a `refit` may choose by it
     return result
 
 
 def _fit_steps(
-    calls: _Calls, number: int, before: _Prefix | None, wanted: str
+    graph: _Calls, number: int, before: _Prefix | None, wanted: str
 ) -> _Prefix | None:
     """Fit the steps of a candidate up to the wanted one.
 
     If that fails, so it will for each candidate that needs the step, in scikit-learn's words.
     """
-    func, args, kwargs = calls.calls[number]
-    silent = {"verbose": 0, "callback_ctx": None}
-    kwargs = kwargs | {name: value for name, value in silent.items() if name in kwargs}
     start = perf_counter()
     try:
-        _call((func, args, kwargs), before, wanted)
+        _call(graph, number, before, wanted)
     except _StepFitted as done:
         seconds = perf_counter() - start + (0.0 if before is None else before.seconds)
         return _Prefix(done.steps, done.X, seconds)
@@ -164,34 +182,32 @@ def _fit_steps(
     return before
 
 
-def _call(call: Call, before: _Prefix | None, wanted: str | None) -> Any:
-    func, (estimator, *rows), kwargs = call
-    estimator = clone(estimator)  # several tasks fit that of one call
+def _call(
+    graph: _Calls, number: int, before: _Prefix | None = None, wanted: str | None = None
+) -> Any:
+    func, (estimator, *rows), kwargs = graph.calls[number]
+    if wanted is not None:
+        silent = {"verbose": 0, "callback_ctx": None}
+        kwargs = kwargs | {name: value for name, value in silent.items() if name in kwargs}
     if before is not None or wanted is not None:
         handover = _Handover(before, wanted)
-        memories = {
-            f"{prefix}memory": _StepMemory(handover, pipeline.memory, [
-                f"{prefix}{name}" for name, step in pipeline.steps[:-1] if _works(step)
-            ])
-            for prefix, pipeline in _pipelines(_configured(estimator, kwargs["parameters"]))
-        }
+        memories: dict[str, _StepMemory] = {}
+        for step in graph.steps[number]:
+            new = _StepMemory(handover, step.memory)
+            memories.setdefault(step.parameter, new).names.append(step.name)
         kwargs = kwargs | {"parameters": _Parameters(kwargs["parameters"], memories)}
-    return func(estimator, *rows, **kwargs)
-
-
-def _configured(estimator: Any, parameters: Mapping[str, Any]) -> Any:
-    return clone(estimator).set_params(**clone(dict(parameters), safe=False))
+    return func(clone(estimator), *rows, **kwargs)  # several tasks fit that of one call
 
 
 class _Parameters(dict[str, Any]):
     """The parameters of a candidate, which messages show; its clone, which is set, has more."""
 
-    def __init__(self, parameters: Mapping[str, Any], more: dict[str, Any]) -> None:
+    def __init__(self, parameters: Mapping[str, Any], more: Mapping[str, Any]) -> None:
         super().__init__(parameters)
         self._more = more
 
     def __sklearn_clone__(self) -> dict[str, Any]:
-        return clone(dict(self), safe=False) | self._more
+        return clone(dict(self), safe=False) | dict(self._more)
 
 
 class _StepFitted(BaseException):
@@ -220,7 +236,7 @@ class _Handover:
             fitted = copy(self._left.pop(name))
             if name == next(reversed(self._before.steps)):
                 X = self._before.X  # a later step may change it in place
-                X = X.copy() if hasattr(X, "copy") else X
+                X = X.copy() if issparse(X) else copy(X)  # of arrays it keeps the order
         else:
             X, fitted = fit()
         if self._wanted is not None:
@@ -234,12 +250,12 @@ class _Handover:
 
 
 class _StepMemory:
-    """The ``memory`` of a pipeline, in front of the user's own; `names` are its steps."""
+    """The ``memory`` of a pipeline, in front of the user's own; `names` are those of its steps."""
 
-    def __init__(self, handover: _Handover, memory: Any, names: list[str]) -> None:
+    def __init__(self, handover: _Handover, memory: Any) -> None:
+        self.names: list[str] = []
         self._handover = handover
         self._memory = memory
-        self._names = names
 
     @property
     def location(self) -> Any:  # a pipeline fits clones of its steps if there is one
@@ -248,13 +264,10 @@ class _StepMemory:
     def __sklearn_clone__(self) -> _StepMemory:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:  # the user's memory hashes pipelines in pipelines
-        return copy, (self._memory,)
-
     def cache(self, func: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """Return the function for one fit of the pipeline, which calls it for step after step."""
         fit_step = check_memory(self._memory).cache(func, **options)
-        names = iter(self._names)
+        names = iter(self.names)
 
         def fit_transform(transformer: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
             fit = partial(fit_step, transformer, X, *args, **kwargs)
