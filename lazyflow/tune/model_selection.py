@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import joblib
@@ -17,8 +17,10 @@ from joblib.parallel import ParallelBackendBase
 from sklearn import model_selection
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 
-from lazyflow import compute
-from lazyflow.tune.shared_steps import Call, graph_of
+from lazyflow import compute, config, is_lazy
+from lazyflow.api.run_options import scheduler_or_default
+from lazyflow.learn.chunked.rows import any_chunked
+from lazyflow.tune.shared_steps import graph_of
 
 __all__ = [
     "GridSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV", "RandomizedSearchCV",
@@ -34,9 +36,9 @@ class _OneGraph(ParallelBackendBase):
 
     supports_retrieve_callback = True
 
-    def __init__(self, results_of: Callable[[list[Call]], list[Any]]) -> None:
+    def __init__(self, run: dict[str, Any]) -> None:
         super().__init__()
-        self._results_of = results_of
+        self._run = run
         self.config = joblib.parallel_config(backend=self)
         self._submitted: list[tuple[Any, Callable[[Any], None]]] = []
 
@@ -57,7 +59,9 @@ class _OneGraph(ParallelBackendBase):
     def retrieval_context(self) -> Iterator[None]:
         """Compute: joblib enters when it has submitted all calls, and asks for results then."""
         submitted, self._submitted = self._submitted, []
-        results = iter(self._results_of([call for items, _ in submitted for call in items]))
+        graph = graph_of([call for items, _ in submitted for call in items])
+        with warnings.catch_warnings():  # each call sets filters, and threads mix theirs up
+            results = iter(compute(*graph, **self._run))
         for items, callback in submitted:
             callback([next(results) for _ in items])
         yield
@@ -69,6 +73,7 @@ class _OneGraph(ParallelBackendBase):
 class _ScheduledSearch:
     """What the searches add to scikit-learn's."""
 
+    estimator: Any
     scheduler: Any
     num_workers: int | None
     n_jobs: int | None
@@ -99,17 +104,32 @@ class _ScheduledSearch:
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Search, as scikit-learn's `fit`, and refit the best candidate in this process."""
-        backend = _OneGraph(self._results_of)
-        with backend.config:
-            return super().fit(X, y, **params)  # type: ignore[misc]
-
-    def _results_of(self, calls: list[Call]) -> list[Any]:
         workers = self.num_workers
         if workers is None and self.n_jobs is not None:
             workers = joblib.effective_n_jobs(self.n_jobs)
-        with warnings.catch_warnings():  # each call sets filters, and threads mix theirs up
-            results = compute(*graph_of(calls), scheduler=self.scheduler, num_workers=workers)
-        return list(results)
+        run: dict[str, Any] = {"scheduler": self.scheduler, "num_workers": workers}
+        if is_lazy(y):
+            (y,) = compute(y, **run)
+        within: Any = nullcontext()
+        if any_chunked(X) and not _is_ours(self.estimator):
+            (X,) = compute(X, **run)
+        elif any_chunked(X):  # the estimators compute, on that scheduler
+            run["scheduler"] = scheduler_or_default(self.scheduler)
+            within = config.set(**{name: each for name, each in run.items() if each is not None})
+            run = {"scheduler": "sync"}
+        backend = _OneGraph(run)
+        with within, backend.config:
+            if any_chunked(X):
+                X.with_known_sizes()
+            return super().fit(X, y, **params)  # type: ignore[misc]
+
+
+def _is_ours(estimator: Any) -> bool:
+    """Tell whether an estimator, or one in it, takes chunked rows as they are."""
+    return any(
+        each.__module__.startswith("lazyflow.")
+        for part in (estimator, *estimator.get_params().values()) for each in type(part).__mro__
+    )
 
 
 class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
@@ -118,6 +138,10 @@ class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
     It has scikit-learn's parameters, attributes and methods, and the same ``cv_results_`` but for
     times. First steps of a `Pipeline` that candidates have in common are fitted once for each fold,
     also in pipelines in pipelines; the time counts for each candidate.
+
+    A chunked array X is not gathered if estimators of `lazyflow.learn` take it: the calls are made
+    in this process, one after the other, and these estimators read chunks on the scheduler. For
+    other estimators it is computed once, and so are lazy targets, which splits need.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """The searches of lazyflow.tune against scikit-learn's own, and the fits that they save."""
 
 import inspect
+import os
 import pickle
 import re
 from functools import cache
@@ -34,7 +35,9 @@ from sklearn.svm import SVC
 from sklearn.utils.validation import check_array
 
 import lazyflow
-from lazyflow import tune
+import lazyflow.array as la
+from lazyflow import learn, tune
+from lazyflow.array import Array
 from lazyflow.testing.signals import Tally
 from lazyflow.tune import GridSearchCV
 
@@ -240,6 +243,84 @@ def test_metadata_are_routed_as_by_scikit_learn():
     assert_same_results(*found)
 
 
+# -- chunked arrays -------------------------------------------------------------------------------
+
+OURS = make_pipeline(learn.StandardScaler(), learn.LogisticRegression())
+C = {"logisticregression__C": [0.01, 1.0]}
+
+
+@pytest.fixture
+def gathered(monkeypatch):
+    """The numbers of axes of chunked arrays that are made NumPy's."""
+    axes = []
+    gather = Array.__array__
+
+    def counted(array, *args, **kwargs):
+        axes.append(array.ndim)
+        return gather(array, *args, **kwargs)
+
+    monkeypatch.setattr(Array, "__array__", counted)
+    return axes
+
+
+@pytest.mark.parametrize("scheduler", [None, *SCHEDULERS])
+@pytest.mark.parametrize("known", [True, False])
+def test_chunked_rows_are_not_gathered_for_our_estimators(scheduler, known, gathered):
+    rows, targets = la.from_array(X, chunks=(40, -1)), la.from_array(y > 1, chunks=40)
+    some = np.full(150, True)
+    if not known:
+        some = X[:, 0] > 5
+        rows, targets = rows[rows[:, 0] > 5], targets[rows[:, 0] > 5]
+    ours = GridSearchCV(OURS, C, cv=3, scheduler=scheduler, num_workers=2).fit(rows, targets)
+    assert 2 not in gathered
+    theirs = model_selection.GridSearchCV(OURS, C, cv=3).fit(X[some], y[some] > 1)
+    np.testing.assert_allclose(
+        ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"])
+    assert isinstance(ours.predict(rows), Array)
+
+
+def read(chunk, tally):
+    tally.add(os.getpid())
+    return chunk
+
+
+def test_chunks_are_read_on_the_scheduler_of_the_search():
+    tally = Tally()
+    rows = la.from_array(X, chunks=(75, -1)).map_blocks(read, tally=tally, dtype=X.dtype)
+    targets = la.from_array(y > 1, chunks=75)
+    GridSearchCV(OURS, C, cv=2, scheduler="processes", num_workers=2).fit(rows, targets)
+    assert os.getpid() not in tally.items()
+
+
+def test_steps_are_shared_between_fits_of_chunked_rows():
+    scaler = learn.StandardScaler()
+    fits = Tally()
+
+    class Told(type(scaler)):
+        def partial_fit(self, *args):
+            fits.add(type(args[0]).__name__)
+            return super().partial_fit(*args)
+
+    rows = la.from_array(X, chunks=(75, -1))
+    estimator = make_pipeline(Told(), learn.LogisticRegression())
+    GridSearchCV(estimator, C, cv=3, refit=False, scheduler="threads").fit(rows, y > 1)
+    assert fits.items() == ["Array"] * 3
+
+
+def test_chunked_rows_are_computed_once_for_other_estimators():
+    tally = Tally()
+    rows = la.from_array(X, chunks=(75, -1)).map_blocks(read, tally=tally, dtype=X.dtype)
+    ours = GridSearchCV(pipeline, {"svc__C": [0.1, 1.0]}, cv=2, scheduler="threads").fit(rows, y)
+    assert len(tally) == 2
+    assert_same_results(
+        ours, model_selection.GridSearchCV(pipeline, {"svc__C": [0.1, 1.0]}, cv=2).fit(X, y))
+
+
+def test_lazy_rows_that_are_no_array_are_refused():
+    with pytest.raises(TypeError, match="a lazy value that is no chunked array"):
+        GridSearchCV(OURS, C).fit(lazyflow.delayed(X), y)
+
+
 # -- what a search is -----------------------------------------------------------------------------
 
 
@@ -281,7 +362,7 @@ def test_the_number_of_workers_is_that_of_either_library(options, workers, monke
         seen.append((scheduler, num_workers))
         return lazyflow.compute(*tasks, scheduler="sync")
 
-    monkeypatch.setattr(tune.model_selection, "compute", compute)
+    monkeypatch.setattr("lazyflow.tune.model_selection.compute", compute)
     GridSearchCV(SVC(), {"C": [1.0]}, scheduler="threads", **options).fit(X, y)
     assert seen == [("threads", workers)]
 
