@@ -78,25 +78,6 @@ class _ScheduledSearch:
     num_workers: int | None
     n_jobs: int | None
 
-    def __init_subclass__(cls) -> None:
-        """Give a search the parameters of scikit-learn's own, and two more, by name."""
-        theirs = cls.__init__
-        signature = inspect.signature(theirs)
-        two = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
-            for name in ("scheduler", "num_workers")
-        ]
-
-        def __init__(self: Any, *args: Any, scheduler: Any = None, num_workers: Any = None,
-                     **kwargs: Any) -> None:
-            theirs(self, *args, **kwargs)
-            self.scheduler = scheduler
-            self.num_workers = num_workers
-
-        parameters = [*signature.parameters.values(), *two]
-        __init__.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        cls.__init__ = __init__  # type: ignore[method-assign]
-
     def __getstate__(self) -> dict[str, Any]:
         """Leave out a scheduler that is no name: clients and executors are of this process."""
         state: Any = super().__getstate__()
@@ -118,7 +99,7 @@ class _ScheduledSearch:
             within = config.set(**{name: each for name, each in run.items() if each is not None})
             run = {"scheduler": "sync"}
         backend = _OneGraph(run)
-        with within, backend.config:
+        with backend.config, within:
             if any_chunked(X):
                 X.with_known_sizes()
             return super().fit(X, y, **params)  # type: ignore[misc]
@@ -127,11 +108,33 @@ class _ScheduledSearch:
 def _is_ours(estimator: Any) -> bool:
     """Tell whether an estimator, or one in it, takes chunked rows as they are."""
     return any(
-        each.__module__.startswith("lazyflow.")
+        each.__module__.startswith("lazyflow.learn.")
         for part in (estimator, *estimator.get_params().values()) for each in type(part).__mro__
     )
 
 
+def _with_two_more(cls: Any) -> Any:
+    """Give a search the parameters of scikit-learn's own, and two more; all are found by name."""
+    theirs = cls.__init__
+    signature = inspect.signature(theirs)
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+        for name in ("scheduler", "num_workers")
+    ]
+
+    def __init__(self: Any, *args: Any, scheduler: Any = None, num_workers: Any = None,
+                 **kwargs: Any) -> None:
+        theirs(self, *args, **kwargs)
+        self.scheduler = scheduler
+        self.num_workers = num_workers
+
+    parameters = [*signature.parameters.values(), *more]
+    __init__.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    cls.__init__ = __init__
+    return cls
+
+
+@_with_two_more
 class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
     """Search a grid of parameters: scikit-learn's class, on lazyflow's schedulers.
 
@@ -167,6 +170,7 @@ class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
     """
 
 
+@_with_two_more
 class RandomizedSearchCV(_ScheduledSearch, model_selection.RandomizedSearchCV):
     """Search parameters at random: scikit-learn's class, on lazyflow's schedulers.
 
@@ -191,6 +195,7 @@ class RandomizedSearchCV(_ScheduledSearch, model_selection.RandomizedSearchCV):
     """
 
 
+@_with_two_more
 class HalvingGridSearchCV(_ScheduledSearch, model_selection.HalvingGridSearchCV):
     """Search a grid with more and more rows for fewer and fewer candidates.
 
@@ -215,6 +220,7 @@ class HalvingGridSearchCV(_ScheduledSearch, model_selection.HalvingGridSearchCV)
     """
 
 
+@_with_two_more
 class HalvingRandomSearchCV(_ScheduledSearch, model_selection.HalvingRandomSearchCV):
     """Search parameters at random, with more and more rows for fewer and fewer candidates.
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
+import joblib
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
@@ -196,7 +197,8 @@ def _call(
             new = _StepMemory(handover, step.memory)
             memories.setdefault(step.parameter, new).names.append(step.name)
         kwargs = kwargs | {"parameters": _Parameters(kwargs["parameters"], memories)}
-    return func(clone(estimator), *rows, **kwargs)  # several tasks fit that of one call
+    with joblib.parallel_config("threading"):  # of estimators in it, as joblib does in its workers
+        return func(clone(estimator), *rows, **kwargs)  # several tasks fit that of one call
 
 
 class _Parameters(dict[str, Any]):
