@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Self
 
 import joblib
@@ -88,19 +88,20 @@ class _ScheduledSearch:
         workers = self.num_workers
         if workers is None and self.n_jobs is not None:
             workers = joblib.effective_n_jobs(self.n_jobs)
-        run: dict[str, Any] = {"scheduler": self.scheduler, "num_workers": workers}
+        given = {"scheduler": self.scheduler, "num_workers": workers}
+        run = {name: value for name, value in given.items() if value is not None}
         if is_lazy(y):
             (y,) = compute(y, **run)
-        within: Any = nullcontext()
-        if any_chunked(X) and not _is_ours(self.estimator):
+        chunked = any_chunked(X)
+        if chunked and not _is_ours(self.estimator):
             (X,) = compute(X, **run)
-        elif any_chunked(X):  # the estimators compute, on that scheduler
-            run["scheduler"] = scheduler_or_default(self.scheduler)
-            within = config.set(**{name: each for name, each in run.items() if each is not None})
+            chunked = False
+        inner: dict[str, Any] = {}
+        if chunked:  # calls are made here, and the estimators compute on the scheduler
+            inner = run | {"scheduler": scheduler_or_default(self.scheduler)}
             run = {"scheduler": "sync"}
-        backend = _OneGraph(run)
-        with backend.config, within:
-            if any_chunked(X):
+        with config.set(**inner), _OneGraph(run).config:
+            if chunked:
                 X.with_known_sizes()
             return super().fit(X, y, **params)  # type: ignore[misc]
 
@@ -140,7 +141,8 @@ class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
 
     It has scikit-learn's parameters, attributes and methods, and the same ``cv_results_`` but for
     times. First steps of a `Pipeline` that candidates have in common are fitted once for each fold,
-    also in pipelines in pipelines; the time counts for each candidate.
+    also in pipelines in pipelines; the time counts for each candidate. So a step without a
+    `random_state` draws once for all of them.
 
     A chunked array X is not gathered if estimators of `lazyflow.learn` take it: the calls are made
     in this process, one after the other, and these estimators read chunks on the scheduler. For

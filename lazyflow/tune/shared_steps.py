@@ -170,7 +170,8 @@ def _fit_steps(
 ) -> _Prefix | None:
     """Fit the steps of a candidate up to the wanted one.
 
-    If that fails, so it will for each candidate that needs the step, in scikit-learn's words.
+    If that fails, and it is no error of the search, so it will for each candidate that needs the
+    step: scikit-learn has its own words for that.
     """
     start = perf_counter()
     try:
@@ -178,8 +179,6 @@ def _fit_steps(
     except _StepFitted as done:
         seconds = perf_counter() - start + (0.0 if before is None else before.seconds)
         return _Prefix(done.steps, done.X, seconds)
-    except Exception:
-        pass
     return before
 
 

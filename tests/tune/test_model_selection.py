@@ -299,13 +299,13 @@ def test_steps_are_shared_between_fits_of_chunked_rows():
 
     class Told(type(scaler)):
         def partial_fit(self, *args):
-            fits.add(type(args[0]).__name__)
+            fits.add([type(args[0]).__name__, os.getpid()])
             return super().partial_fit(*args)
 
     rows = la.from_array(X, chunks=(75, -1))
     estimator = make_pipeline(Told(), learn.LogisticRegression())
-    GridSearchCV(estimator, C, cv=3, refit=False, scheduler="threads").fit(rows, y > 1)
-    assert fits.items() == ["Array"] * 3
+    GridSearchCV(estimator, C, cv=3, refit=False, scheduler="processes").fit(rows, y > 1)
+    assert fits.items() == [["Array", os.getpid()]] * 3
 
 
 def test_chunked_rows_are_computed_once_for_other_estimators():
@@ -370,7 +370,7 @@ def test_a_fitted_search_is_pickled_and_searched_in_a_search():
 def test_the_number_of_workers_is_that_of_either_library(options, workers, monkeypatch):
     seen = []
 
-    def compute(*tasks, scheduler, num_workers):
+    def compute(*tasks, scheduler, num_workers=None):
         seen.append((scheduler, num_workers))
         return lazyflow.compute(*tasks, scheduler="sync")
 
@@ -420,6 +420,16 @@ def test_a_candidate_that_fails_gets_the_error_score_and_words_of_scikit_learn(
         assert len(warned) == 1
     assert_same_results(*searches)
     assert words[0] == words[1]
+
+
+def test_a_candidate_whose_steps_are_none_fails_as_in_scikit_learn():
+    searches = []
+    for search in (GridSearchCV, model_selection.GridSearchCV):
+        with pytest.warns(FitFailedWarning, match="2 fits failed out of a total of 4"):
+            searches.append(search(
+                pipeline, {"steps": [pipeline.steps, [1, 2]]}, cv=2, error_score=0.0).fit(X, y))
+    scores = [search.cv_results_["mean_test_score"] for search in searches]
+    assert (scores[0] == scores[1]).all()
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
