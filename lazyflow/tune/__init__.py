@@ -24,6 +24,9 @@ search the experiment.
 `result`     what a search has found; `plots`: pictures of it
 `callbacks`  hooks, TensorBoard; `display`: the table that shows how it is doing
 
+`model_selection`  `GridSearchCV` and its like, with scikit-learn's names: what they hand to workers
+`shared_steps`     their fits as one graph, with what candidates have in common
+
 Samplers that learn, and the table in a terminal: ``pip install "lazyflow[tune]"``.
 """
 
@@ -34,6 +37,12 @@ from lazyflow import config
 
 if TYPE_CHECKING:
     from lazyflow.tune.callbacks import Callback, TensorBoardCallback
+    from lazyflow.tune.model_selection import (
+        GridSearchCV,
+        HalvingGridSearchCV,
+        HalvingRandomSearchCV,
+        RandomizedSearchCV,
+    )
     from lazyflow.tune.reporting import load_state, report, trial_number
     from lazyflow.tune.result import SearchResult
     from lazyflow.tune.search import resume, run
@@ -56,9 +65,13 @@ __all__ = [
     "ASHA",
     "PBT",
     "Callback",
+    "GridSearchCV",
+    "HalvingGridSearchCV",
+    "HalvingRandomSearchCV",
     "HyperBand",
     "MedianStopping",
     "Pruner",
+    "RandomizedSearchCV",
     "SearchResult",
     "TensorBoardCallback",
     "Trial",
@@ -83,10 +96,14 @@ __all__ = [
 _MODULES = {
     "ASHA": "stopping",
     "Callback": "callbacks",
+    "GridSearchCV": "model_selection",
+    "HalvingGridSearchCV": "model_selection",
+    "HalvingRandomSearchCV": "model_selection",
     "HyperBand": "stopping",
     "MedianStopping": "stopping",
     "PBT": "stopping",
     "Pruner": "stopping",
+    "RandomizedSearchCV": "model_selection",
     "SearchResult": "result",
     "TensorBoardCallback": "callbacks",
     "Trial": "trial",
@@ -113,7 +130,15 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         hint = config.nearest(name, __all__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
-    found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    try:
+        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        raise ModuleNotFoundError(
+            f'lazyflow.tune.{name} needs scikit-learn: pip install "lazyflow[learn]"',
+            name=error.name,
+        ) from None
     globals()[name] = found
     return found
 
