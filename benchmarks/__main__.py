@@ -19,6 +19,7 @@ from benchmarks import (
     solvers,
     survey,
     survey_memory,
+    tune,
 )
 
 BENCHMARKS = {
@@ -32,6 +33,7 @@ BENCHMARKS = {
     "survey": survey,
     "survey-memory": survey_memory,
     "solvers": solvers,
+    "tune": tune,
     "all": results,
     "soak": soak,
     "interrupts": interrupts,

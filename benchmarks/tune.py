@@ -6,7 +6,10 @@ workers, which are warm, and one thread of BLAS in each.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -95,6 +98,7 @@ class Bench(common.Bench):
         self._limits = threadpoolctl.threadpool_limits(1, user_api="blas")
         self._before = os.environ.get("OPENBLAS_NUM_THREADS")
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        self._folder = tempfile.TemporaryDirectory(prefix="tune-", ignore_cleanup_errors=True)
         self._ray = Ray() if self.there("ray", "'ray[tune]'") else None
 
     def __exit__(self, *given: object) -> None:
@@ -105,6 +109,7 @@ class Bench(common.Bench):
         self.lazyflow.shutdown()
         if self._ray is not None:
             self._ray.shutdown()
+        self._folder.cleanup()
         super().__exit__(*given)
 
     def search(self, function: Callable[..., Any], trials: int, scheduler: str, **more: Any) -> Any:
@@ -116,6 +121,10 @@ class Bench(common.Bench):
             scheduler=scheduler, max_concurrent=WORKERS, verbose=0, **more,
         )
 
+    def trivial(self, scheduler: str) -> int:
+        """Run the trivial trials."""
+        return len(self.search(trial, self.size.trials, scheduler).trials)
+
     def by_optuna(self) -> int:
         """Run the trivial trials by Optuna, in two threads."""
         import optuna
@@ -126,7 +135,12 @@ class Bench(common.Bench):
         def objective(trial: Any) -> float:
             x = trial.suggest_float("x", 0, 1)
             found: list[float] = []
-            falling(x, lambda loss: (found.append(loss), trial.report(loss, len(found))))
+
+            def report(loss: float) -> None:
+                found.append(loss)
+                trial.report(loss, len(found))
+
+            falling(x, report)
             return found[-1]
 
         study.optimize(objective, self.size.trials, n_jobs=WORKERS)
@@ -144,9 +158,10 @@ class Bench(common.Bench):
                 metric="loss", mode="min", num_samples=self.size.trials,
                 max_concurrent_trials=WORKERS,
             ),
-            run_config=tune.RunConfig(verbose=0),
+            run_config=tune.RunConfig(verbose=0, storage_path=self._folder.name),
         )
-        return len(tuner.fit())
+        with contextlib.redirect_stdout(io.StringIO()):
+            return len(tuner.fit())
 
 
 def trivial(bench: Bench) -> Table:
@@ -154,8 +169,7 @@ def trivial(bench: Bench) -> Table:
     count = bench.size.trials
     turns: dict[Label, Turn] = {}
     for scheduler in ("threads", "processes"):
-        work = partial(bench.search, trial, count, scheduler)
-        turns[scheduler, "lazyflow"] = partial(clock, lambda work=work: len(work().trials), count)
+        turns[scheduler, "lazyflow"] = partial(clock, partial(bench.trivial, scheduler), count)
     if bench.there("optuna", "optuna"):
         turns["threads", "optuna"] = partial(clock, bench.by_optuna, count)
     if bench._ray is not None and bench.there("pyarrow", "'ray[tune]'"):

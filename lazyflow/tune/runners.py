@@ -6,7 +6,9 @@ process takes longer than many a trial.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import os
+import pickle
+import sys
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -23,9 +25,17 @@ from lazyflow.tune.reporting import TrialOrder
 from lazyflow.tune.runner import TrialRunner
 from lazyflow.tune.trial import Trial
 
-#: Runners without work, by scheduler and by what they took over of the caller when they were made.
+#: By scheduler: what runners took over of the caller when they were made, and those without work.
 #: Only of schedulers where each has a process of its own.
-_idle: defaultdict[tuple[str, bytes], list[Any]] = defaultdict(list)
+_idle: dict[str, tuple[bytes, list[Any]]] = {}
+
+
+def _idle_of(scheduler: str) -> list[Any]:
+    """Return the runners without work; those of another environment end."""
+    environment = packed() + pickle.dumps((dict(os.environ), sys.path))
+    if scheduler not in _idle or _idle[scheduler][0] != environment:
+        _idle[scheduler] = environment, []
+    return _idle[scheduler][1]
 
 
 class Slot:
@@ -69,7 +79,7 @@ class Runners:
         self._count = count
         self._function = put(function, scheduler=scheduler)
         self._data = {name: put(value, scheduler=scheduler) for name, value in data.items()}
-        self._idle = _idle[scheduler.name, packed()]
+        self._idle = _idle_of(scheduler.name)
         self.slots: list[Slot] = []
 
     def free_slot(self) -> Slot | None:

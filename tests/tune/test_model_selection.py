@@ -325,7 +325,7 @@ def test_lazy_rows_that_are_no_array_are_refused():
 # -- what a search is -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", tune.__all__)
+@pytest.mark.parametrize("name", [name for name in tune.__all__ if name.endswith("CV")])
 def test_a_search_has_the_parameters_of_scikit_learn_and_two_more(name):
     theirs, ours = getattr(model_selection, name), getattr(tune, name)
     grid = {"C": [1.0]}
