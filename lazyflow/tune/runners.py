@@ -30,6 +30,12 @@ from lazyflow.tune.trial import Trial
 _idle: dict[str, tuple[bytes, list[Any]]] = {}
 
 
+def _look(future: Any) -> None:
+    """Look at how a call has ended that nobody waits for: nothing is to be said of it."""
+    if not future.cancelled():
+        future.exception()
+
+
 def _idle_of(scheduler: str) -> list[Any]:
     """Return the runners without work; those of another environment end."""
     environment = packed() + pickle.dumps((dict(os.environ), sys.path))
@@ -109,12 +115,12 @@ class Runners:
         """End what runs; keep processes for the next search."""
         for slot in self.slots:
             if slot.future is not None:
-                if not slot.future.done():
+                is_done = slot.future.done()
+                if not is_done:
+                    slot.future.add_done_callback(_look)
                     slot.future.cancel(force=self._has_processes)
-                    if not self._has_processes:
-                        slot.runner.stop()  # at its next report
-                else:
-                    slot.runner.stop()
+                if is_done or not self._has_processes:
+                    slot.runner.stop().add_done_callback(_look)  # at its next report
             elif self._has_processes and len(self._idle) < default_workers():
                 slot.runner.load(None, {})
                 self._idle.append(slot.runner)
