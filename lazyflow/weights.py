@@ -12,6 +12,7 @@ model              methods                               weights
 Keras              ``get_weights``, ``set_weights``      list of arrays
 PyTorch            ``state_dict``, ``load_state_dict``   dict of arrays, buffers included
 scikit-learn       ``fit``, ``get_params``               dict of fitted arrays: coef_, ...
+TensorFlow         ``variables`` with ``assign``         list of arrays; Keras's optimisers, too
 dict or list       of arrays, to any depth               the same, copied
 =================  ====================================  =======================================
 
@@ -68,20 +69,20 @@ def get_weights(model: Any) -> Any:
     Parameters
     ----------
     model
-        A PyTorch module, a Keras model, a fitted scikit-learn estimator, or a dict or list of
-        arrays.
+        A PyTorch module, a Keras model, a ``tf.Module``, an optimiser of Keras's, a fitted
+        scikit-learn estimator, or a dict or list of arrays.
 
     Returns
     -------
     dict or list
-        A list for Keras and for a list, else a dict by name.
+        A list for Keras, TensorFlow and a list, else a dict by name.
 
     Raises
     ------
     TypeError
         The model is none of those.
     ValueError
-        The estimator is not fitted, the Keras model not built, or something is no array that NumPy
+        The estimator is not fitted, the model not built, or something is no array that NumPy
         has.
 
     Examples
@@ -104,6 +105,13 @@ def get_weights(model: Any) -> Any:
         state = model.state_dict()
         _check_extra_state(state)
         return {name: array_of(w, name) for name, w in state.items()}
+    if kind == "variables":
+        variables = _variables_of(model)
+        if not variables:
+            raise ValueError(
+                f"this {type(model).__name__} has no variables yet: call it once, or build it"
+            )
+        return [array_of(v, place("weights", k)) for k, v in enumerate(variables)]
     if kind == "sklearn":
         found = fitted_arrays(model)
         if not found:
@@ -145,6 +153,9 @@ def set_weights(model: Any, weights: Any) -> None:
         model.set_weights(fitting)
     elif kind == "torch":
         _load(model, fitting, True)
+    elif kind == "variables":
+        for variable, value in zip(_variables_of(model) or (), fitting, strict=True):
+            variable.assign(value)
     else:
         check_changeable(model, "weights")
         replace(model, fitting)
@@ -161,8 +172,14 @@ def _check_extra_state(state: Mapping[str, Any]) -> None:
 
 def _load(module: Any, weights: dict[str, Any], strict: bool) -> None:
     own = module.state_dict()
-    tensors = {name: own[name].new_tensor(value) for name, value in weights.items()}
+    tensors = {name: own[name].new_tensor(_as_plain(value)) for name, value in weights.items()}
     module.load_state_dict(tensors, strict=strict)
+
+
+def _as_plain(value: Any) -> Any:
+    """Return an array that PyTorch takes: it knows no bfloat16 of NumPy's."""
+    is_other = getattr(value, "dtype", None) is not None and value.dtype.kind == "V"
+    return value.astype(np.float32) if is_other else value
 
 
 def get_flat(model: Any) -> np.ndarray:
@@ -370,13 +387,24 @@ def _kind_of(model: Any) -> str:
         ):
             if all(callable(getattr(model, name, None)) for name in names):
                 return kind
+        if _variables_of(model) is not None:
+            return "variables"
     what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
     hint = f"; make one: {model.__name__}()" if isinstance(model, type) else ""
     raise TypeError(
         f"no weights are known of {what}{hint}. A model is a PyTorch module (state_dict), a Keras "
-        "model (get_weights), a scikit-learn estimator (fit), or a dict or list of arrays: put "
-        'what it has learned in a dict, as {"coef": model.coef}'
+        "model (get_weights), a tf.Module (variables), a scikit-learn estimator (fit), or a dict "
+        'or list of arrays: put what it has learned in a dict, as {"coef": model.coef}'
     )
+
+
+def _variables_of(model: Any) -> list[Any] | None:
+    """Return the variables of a ``tf.Module`` or of an optimiser; None of anything else."""
+    found = getattr(model, "variables", None)
+    if not isinstance(found, list | tuple):
+        return None
+    is_it = all(callable(getattr(v, "assign", None)) for v in found)
+    return list(found) if is_it and (found or hasattr(model, "trainable_variables")) else None
 
 
 def _moved(model: Any) -> Iterator[tuple[str, np.ndarray]]:
@@ -407,9 +435,13 @@ def _trained(model: Any, weights: Any) -> tuple[str, ...]:
             place("weights", name) for name, each in model.named_parameters()
             if getattr(each, "requires_grad", True)  # or it is frozen
         ])
-    variables = getattr(model, "weights", None) if kind == "keras" else None
-    if variables is not None and hasattr(model, "trainable_weights"):
-        ids = {id(v) for v in model.trainable_weights}
+    if kind == "variables":
+        variables, trained = _variables_of(model), getattr(model, "trainable_variables", None)
+    else:
+        variables = getattr(model, "weights", None) if kind == "keras" else None
+        trained = getattr(model, "trainable_weights", None)
+    if variables is not None and trained is not None:
+        ids = {id(v) for v in trained}
         return tuple([place("weights", k) for k, v in enumerate(variables) if id(v) in ids])
     if kind == "sklearn":
         names = [name for name in weights if name.startswith(("coef", "intercept", "offset_"))]

@@ -32,7 +32,9 @@ def array_of(value: Any, where: str) -> Any:
         return value
     try:
         if hasattr(value, "detach"):  # a tensor, maybe on another device, maybe with a history
-            value = value.detach().cpu().numpy()
+            value = value.detach().cpu()
+            is_bfloat16 = str(getattr(value, "dtype", "")) == "torch.bfloat16"
+            value = _of_bfloat16(value) if is_bfloat16 else value.numpy()
         array = np.array(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
@@ -42,6 +44,15 @@ def array_of(value: Any, where: str) -> Any:
     if array.dtype.kind == "O" and not are_labels(array):
         raise ValueError(f"{where} is {type(value).__name__}, not an array of numbers or labels")
     return array
+
+
+def _of_bfloat16(tensor: Any) -> Any:
+    """Return a tensor of PyTorch's bfloat16, which NumPy has by ml_dtypes alone."""
+    try:
+        import ml_dtypes
+    except ModuleNotFoundError:
+        raise TypeError("NumPy knows bfloat16 by ml_dtypes only: pip install ml_dtypes") from None
+    return tensor.float().numpy().astype(ml_dtypes.bfloat16)
 
 
 def are_labels(array: np.ndarray) -> bool:
