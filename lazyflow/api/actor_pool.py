@@ -16,7 +16,7 @@ from lazyflow.api.pending_calls import PendingCalls
 from lazyflow.api.waiting import wait
 from lazyflow.departures import LastCall
 from lazyflow.graph.task import function_name
-from lazyflow.schedulers.actors.calls import ActorCall
+from lazyflow.schedulers.actors.calls import CallFuture
 from lazyflow.schedulers.core.future import TaskFuture
 
 __all__ = ["ActorPool"]
@@ -224,12 +224,11 @@ class _Dispatcher:
             self._free_again(actor)
             inner.set_error(error)
             return
-        call, _ = future._inner.run or (None, 0)
-        future._inner.add_callback(partial(self._ended, actor, item, call))
+        future._inner.add_callback(partial(self._ended, actor, item))
 
-    def _ended(self, actor: Actor, item: Item, call: Any, done: TaskFuture) -> None:
+    def _ended(self, actor: Actor, item: Item, done: TaskFuture) -> None:
         value, error = done.local_outcome()
-        was_refused = type(call) is ActorCall and call.was_refused
+        was_refused = type(done) is CallFuture and done.was_refused
         if self._free_again(actor, item if was_refused else None):
             return
         inner = item[-1]

@@ -27,7 +27,14 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.actors.calls import ActorCall, ActorHost, ActorSpec, Method, MethodTask
+from lazyflow.schedulers.actors.calls import (
+    ActorCall,
+    ActorHost,
+    ActorSpec,
+    CallFuture,
+    Method,
+    MethodTask,
+)
 from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.future import TaskFuture
@@ -325,7 +332,7 @@ class _Core:
             None if who is None
             else WatchedCall(task, self.scheduler, self.label, self.number, who)
         )
-        return ActorCall(task, inputs, TaskFuture(method.__name__, self.scheduler), watch)
+        return ActorCall(task, inputs, CallFuture(method.__name__, self.scheduler), watch)
 
     def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
         """Return the futures of input tasks, after starting those that do not run yet."""

@@ -51,6 +51,19 @@ class MethodTask(Task):
     _owns_arguments = True
 
 
+class CallFuture(TaskFuture):
+    """The result of a call of a method.
+
+    ``was_refused`` tells whether it failed without having begun, since its actor has ended.
+    """
+
+    __slots__ = ("was_refused",)
+
+    def __init__(self, name: str, scheduler: Any) -> None:
+        super().__init__(name, scheduler)
+        self.was_refused = False
+
+
 class ActorCall:
     """One call of a method.
 
@@ -62,21 +75,18 @@ class ActorCall:
         The future of the result. The call holds it until it is done: calls always run.
     begun
         Whether it has begun, in this process.
-    was_refused
-        Whether it failed without having begun: its actor has ended.
     watch
         What its observers hear of, a `WatchedCall`; None: nobody observes.
     """
 
     __slots__ = (
-        "__weakref__", "begun", "future", "host", "inputs", "node", "task", "was_refused",
-        "watch",
+        "__weakref__", "begun", "future", "host", "inputs", "node", "task", "watch",
     )
 
     engine = None  # those of actors see by themselves whether they can go on
 
     def __init__(
-        self, task: Task, inputs: list[TaskFuture], future: TaskFuture,
+        self, task: Task, inputs: list[TaskFuture], future: CallFuture,
         watch: WatchedCall | None = None,
     ) -> None:
         self.task = task
@@ -86,7 +96,6 @@ class ActorCall:
         self.inputs = inputs
         self.future = future
         self.begun = False
-        self.was_refused = False
         self.host: Any = None  # its actor, where that is in another process
         self.node: Any = None  # of a pool, that stands for the result
         future.run = (self, 0)

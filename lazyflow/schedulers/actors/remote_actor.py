@@ -379,7 +379,7 @@ class RemoteActor:
     def _fail(self, item: PackedCall, error: Callable[[PackedCall], BaseException]) -> None:
         if self._init.call.future.done():
             self._init.call.future.local_outcome()  # its error is reported by this one
-        item.call.was_refused = error is self.error
+        item.call.future.was_refused = error is self.error
         item.fail(error(item))
         self._release(item)
 

@@ -121,6 +121,17 @@ def test_an_actor_that_died_when_it_was_free_loses_nothing(separate: str) -> Non
     assert all("can't be run" in str(error) for error in found)
 
 
+def test_an_actor_that_is_known_to_be_dead_loses_nothing(separate: str) -> None:
+    """Its calls fail before `submit` returns."""
+    first, second = Counter(), Counter()
+    pool = ActorPool([first, second])
+    pids = first.pid().result(), second.pid().result()
+    os.kill(pids[0], signal.SIGKILL)
+    while not isinstance(first.total(0).exception(), WorkerDied):
+        pass
+    assert list(pool.map(lambda a, x: a.total(x), range(20))) == list(range(20))
+
+
 def test_what_others_refused_is_done_when_the_pool_is_gone(processes: str) -> None:
     first, second, gate = Counter(), Counter(), Gate()
     pids = first.pid().result(), second.pid().result()

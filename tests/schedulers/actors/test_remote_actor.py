@@ -12,7 +12,7 @@ from actor_examples import Plain
 from lazyflow import Cancelled, WorkerDied
 from lazyflow.graph.building import new_task
 from lazyflow.graph.task import Task
-from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, Checkpoint, Method
+from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, CallFuture, Checkpoint, Method
 from lazyflow.schedulers.actors.deaths import ProcessEnd
 from lazyflow.schedulers.actors.ports import FAILURE, VALUE, MakeActor, SentCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
@@ -125,7 +125,7 @@ class FakePort:
 
 def a_call(name: str, *args: Any, inputs: tuple[TaskFuture, ...] = ()) -> ActorCall:
     task = new_task(Task, Method("Plain", name, __name__), args, {}, depth=1)
-    return ActorCall(task, list(inputs), TaskFuture(f"Plain.{name}", None))
+    return ActorCall(task, list(inputs), CallFuture(f"Plain.{name}", None))
 
 
 class Actor:
