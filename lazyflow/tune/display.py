@@ -17,8 +17,8 @@ _SHOWN = 8  # trials
 
 def display_of(verbose: int) -> list[Callback]:
     """Return what shows a search, for a level of words."""
-    if verbose not in (0, 1, 2):
-        raise ValueError(f"verbose must be 0, 1 or 2; got {verbose!r:.100}")
+    if verbose not in (0, 1):
+        raise ValueError(f"verbose must be 0 or 1; got {verbose!r:.100}")
     if not verbose:
         return []
     ipython: Any = sys.modules.get("IPython")

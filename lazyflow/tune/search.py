@@ -202,10 +202,12 @@ class Search:
 
     def _go_there(self, runners: Runners) -> None:
         while True:
-            while not self._is_late() and (slot := runners.free_slot()) is not None:
-                trial = self._next()
-                if trial is None:
+            while not self._is_late() and (self._waiting or self._todo):
+                slot = runners.free_slot()
+                if slot is None:
                     break
+                trial = self._next()
+                assert trial is not None
                 self._start(trial)
                 slot.begin(trial, trial.order())
             busy = runners.busy()
@@ -343,6 +345,9 @@ class Search:
         if decision is TrialDecision.PAUSE:
             trial.status = PAUSED
             trial.kept_at = len(trial.history)
+            if self.folder is not None and trial.packed_state is not None:
+                self.folder.keep_state(trial)  # it may be another trial's
+                self.folder.note(trial)
             self._wait(trial)
         else:
             self._over(trial, STOPPED)
@@ -473,7 +478,7 @@ def run(
     callbacks
         `Callback` objects.
     verbose
-        0: nothing is printed; 1: a table, in a terminal or a notebook; elsewhere a line for each
+        0: nothing is shown; 1: a table, in a terminal or a notebook; elsewhere a line for each
         trial.
     seed
         Of all draws: the same seed gives the same configurations on every scheduler.

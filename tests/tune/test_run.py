@@ -236,7 +236,7 @@ def test_a_metric_that_is_no_number(scheduler):
     ({"metric": 3}, TypeError, r"metric must be the name of what trials report.*got 3"),
     ({"stop": 3}, TypeError, r"stop must be a dict of values"),
     ({"time_budget": 0}, ValueError, r"time_budget must be seconds, more than 0; got 0"),
-    ({"verbose": "yes"}, ValueError, r"verbose must be 0, 1 or 2; got 'yes'"),
+    ({"verbose": "yes"}, ValueError, r"verbose must be 0 or 1; got 'yes'"),
     ({"callbacks": [print]}, TypeError, r"callbacks must be tune.Callback objects"),
     ({"space": {}}, ValueError, r"the space is empty"),
     ({"sampler": "grid"}, ValueError, r"sampler='grid' tries all values, and 'x' is uniform"),

@@ -72,6 +72,31 @@ def test_a_search_that_was_killed_goes_on(tmp_path, scheduler):
     assert said[0] == repr([trial.config for trial in expected.trials])
 
 
+def test_states_that_moved_are_in_the_folder(tmp_path):
+    """A population that is resumed goes on from the states that its trials were given."""
+    def climb(config):
+        height = tune.load_state(0.0)
+        while True:
+            height += config["rate"]
+            tune.report(height=height, state=height)
+
+    class Interrupts(tune.Callback):
+        def on_trial_start(self, trial):
+            if trial.number == 0 and len(trial.history) == 2:
+                raise KeyboardInterrupt
+
+    on = {"scheduler": "sync", "verbose": 0}
+    result = tune.run(
+        climb, {"rate": tune.grid_search([0.5, 2.0, 3.0, 4.0])}, metric="height", mode="max",
+        num_samples=1, pruner=tune.PBT(interval=1), stop={"step": 4}, storage=tmp_path, name="it",
+        seed=0, callbacks=[Interrupts()], **on,
+    )
+    state = result.trials[0].state
+    assert result.was_interrupted and state == 8.0  # of the best one; its own were 1.0
+    again = tune.resume(tmp_path / "it", climb, **on)
+    assert again.trials[0].history[2]["height"] == state + 0.5
+
+
 def train(config):
     for step in (1, 2):
         tune.report(loss=config["x"] + step, state={"step": step}, name="é")
