@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -112,13 +113,11 @@ class TerminalTable(_Display):
         from rich.console import Console
         from rich.live import Live
 
-        console = Console(stderr=True)
-        self._live = Live(
-            console=console, get_renderable=self._table, refresh_per_second=1 / _EVERY
-        )
+        self._make = partial(Live, console=Console(stderr=True), refresh_per_second=1 / _EVERY)
 
     def on_start(self, result: SearchResult) -> None:
         super().on_start(result)
+        self._live = self._make(get_renderable=self._table)
         self._live.start()
 
     def on_end(self, result: SearchResult) -> None:

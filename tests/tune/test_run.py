@@ -1,5 +1,6 @@
 """Searches, on all schedulers."""
 
+import io
 import os
 import signal
 import threading
@@ -327,3 +328,38 @@ def test_a_line_for_each_trial_where_there_is_no_terminal(capsys):
     assert "3 of 3 trials" in said[-1]
     search(train, num_samples=2, scheduler="sync", verbose=0)
     assert capsys.readouterr() == ("", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_table_in_a_terminal(monkeypatch):
+    pytest.importorskip("rich")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    search(train, num_samples=3, scheduler="threads", verbose=1)
+    shown = terminal.getvalue()
+    assert "3 of 3 trials" in shown
+    assert all(f"│ {number} " in shown for number in range(3))
+
+
+def test_a_table_in_a_notebook(monkeypatch):
+    display = pytest.importorskip("IPython.display")
+    from lazyflow.tune.display import NotebookTable
+
+    shown = []
+
+    class Handle:
+        def update(self, page):
+            shown.append(page.data)
+
+    def shows(page, display_id):
+        shown.append(page.data)
+        return Handle()
+
+    monkeypatch.setattr(display, "display", shows)
+    search(train, num_samples=3, scheduler="sync", callbacks=[NotebookTable()])
+    assert shown[0].count("<tr>") == 1 and shown[-1].count("<tr>") == 1 + 3
+    assert "3 of 3 trials: 3 completed" in shown[-1]
