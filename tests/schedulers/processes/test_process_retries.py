@@ -266,6 +266,7 @@ def test_cancel_by_force_ends_a_task_that_sleeps_in_c() -> None:
 
 
 def test_an_error_does_not_wait_for_a_sleeper() -> None:
+    """It sleeps for 1,000 seconds, and tests of this module have 60."""
     started, ran = Tally(), Tally()
 
     def fails() -> None:
@@ -273,11 +274,9 @@ def test_an_error_does_not_wait_for_a_sleeper() -> None:
         raise ValueError("at once")
 
     slow = delayed(endless)("sleeps in C", started)
-    start = time.monotonic()
     with pytest.raises(ValueError, match="at once"):
         after = [delayed(lambda _, i: ran.add(i))(slow, i) for i in range(9)]
         compute(delayed(fails)(), after, **ON)
-    assert time.monotonic() - start < 0.5 * SLACK + 1
     (victim,) = started.items()
     assert until(lambda: victim not in marked(os.environ[MARK]))
     assert ran.items() == []
