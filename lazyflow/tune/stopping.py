@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.tune.space import Domain, NumberDomain, Space
-from lazyflow.tune.trial import FAILED, STOPPED, Trial
+from lazyflow.tune.trial import FAILED, Trial
 
 __all__ = ["ASHA", "PBT", "HyperBand", "MedianStopping", "Pruner", "TrialDecision"]
 
@@ -225,8 +225,11 @@ class PBT(Pruner):
 
     def start(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed
-        # (loss, drawn values, state) of each trial when it was compared last
-        self._population: dict[int, tuple[float, dict[str, Any], bytes]] = {}
+        #: Losses by trial at each step where trials are compared: those that are further along
+        #: would always look better than one that has just come there.
+        self._losses: dict[int, dict[int, float]] = {}
+        #: Drawn values and state of each trial when it was compared last.
+        self._population: dict[int, tuple[dict[str, Any], bytes]] = {}
 
     def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
         if step % self.interval:
@@ -236,25 +239,28 @@ class PBT(Pruner):
                 f"PBT moves the states of trials, and trial {trial.number} has reported none: "
                 "tune.report(..., state=...) in the function, and tune.load_state() at its start"
             )
-        population = self._population
-        population[trial.number] = loss, dict(trial.drawn), trial.packed_state
-        ranked = sorted(population, key=lambda number: (population[number][0], number))
+        self._population[trial.number] = dict(trial.drawn), trial.packed_state
+        losses = self._losses.setdefault(step, {})
+        losses[trial.number] = loss
+        ranked = sorted(losses, key=lambda number: (losses[number], number))
         count = int(len(ranked) * self.quantile)
-        if count and trial.number in ranked[-count:]:
+        donors = [number for number in ranked[:count] if number in self._population]
+        if donors and trial.number in ranked[-count:]:
             random = np.random.default_rng([self._seed, trial.number, step])
-            donor = ranked[int(random.integers(count))]
-            _, drawn, trial.packed_state = population[donor]
+            drawn, trial.packed_state = self._population[donors[int(random.integers(len(donors)))]]
             trial.drawn = self._explored(drawn, random)
             trial.config = self._space.config(trial.number, trial.drawn)
         return TrialDecision.PAUSE
 
     def ended(self, trial: Trial, loss: float) -> None:
-        if trial.status in (FAILED, STOPPED):
+        if trial.status == FAILED:
             self._population.pop(trial.number, None)
 
     def recall(self, trial: Trial, losses: list[float]) -> None:
+        for step in range(self.interval, len(losses) + 1, self.interval):
+            self._losses.setdefault(step, {})[trial.number] = losses[step - 1]
         if losses and trial.packed_state is not None:
-            self._population[trial.number] = losses[-1], dict(trial.drawn), trial.packed_state
+            self._population[trial.number] = dict(trial.drawn), trial.packed_state
 
     def _explored(
         self, drawn: dict[str, Any], random: np.random.Generator

@@ -1,6 +1,5 @@
 """Early stopping, on planted curves and against the algorithms written out."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,15 +82,19 @@ def population(config):
         tune.report(height=height, state=height)
 
 
+def climbs(seed):
+    space = Space({"rate": tune.uniform(0, 2)})
+    return [12 * (1 - abs(space.draw(seed, n)["rate"] - 1)) for n in range(8)]
+
+
 def test_a_population_goes_on_from_the_states_of_the_best(scheduler):
+    # The last trial is the worst by far, so it is replaced however the trials are interleaved.
+    seed = next(s for s in range(1000) if climbs(s)[7] < 4 < 6 < min(climbs(s)[:7]))
     result = tune.run(
         population, {"rate": tune.uniform(0, 2)}, metric="height", mode="max", num_samples=8,
-        pruner=tune.PBT(interval=2), stop={"step": 12}, max_concurrent=2, seed=5, verbose=0,
+        pruner=tune.PBT(interval=2), stop={"step": 12}, max_concurrent=2, seed=seed, verbose=0,
     )
-    alone = [12 * (1 - abs(rate - 1)) for rate in (
-        Space({"rate": tune.uniform(0, 2)}).draw(5, n)["rate"] for n in range(8))]
-    heights = sorted(trial.metrics["height"] for trial in result.trials)
-    assert np.mean(heights) > np.mean(alone)
+    assert result.trials[7].metrics["height"] > climbs(seed)[7]
     assert [len(trial.history) for trial in result.trials] == [12] * 8
     assert {trial.status for trial in result.trials} == {"stopped"}
 
