@@ -115,10 +115,10 @@ class KeyConflict(LazyflowError, ValueError):
 
 
 class CycleError(LazyflowError, ValueError):
-    """A graph that was given as data depends on itself; the message names the path.
+    """Work waits for itself: actors whose calls wait for each other; the message names the circle.
 
-    Graphs of calls can't: nothing in lazyflow raises it yet, but readers of graphs from elsewhere
-    may.
+    Graphs of calls can't depend on themselves, but readers of graphs from elsewhere may raise it,
+    too.
 
     Examples
     --------

@@ -36,7 +36,8 @@ The modules; each imports only those above it, by test:
     submitting      `submit`, `map` and `put`
     pending_calls   the limit on pending calls of an actor
     actor_settings  the options of an actor
-    actors          `actor`, and the handles on actors
+    actor_handles   handles on actors, here and in other processes
+    actors          `actor`, which makes classes of actors
     actor_pool      `ActorPool`
     lock            a lock that one task at a time may hold
     state_cells     the values of worker states in a process

@@ -8,39 +8,25 @@ once; calls run one after the other, in the order in which they were made.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
-from itertools import count
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 from lazyflow import config
+from lazyflow.api.actor_handles import Actor, ClassDescription, OwnCore, handle_of
 from lazyflow.api.actor_settings import ActorSettings, checkpoint_of
-from lazyflow.api.futures import Future
-from lazyflow.api.lazy import Delayed
-from lazyflow.api.pending_calls import PendingCalls
-from lazyflow.api.run_options import RunOptions, scheduler_or_default
-from lazyflow.api.runs import start_background
-from lazyflow.api.works import watching
-from lazyflow.departures import LastCall, WeakValues
-from lazyflow.errors import SerializationError
-from lazyflow.graph.building import new_leaf, new_task
-from lazyflow.graph.passes import make_plan
-from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.actors.calls import (
-    ActorCall,
-    ActorHost,
-    ActorSpec,
-    CallFuture,
-    Method,
-    MethodTask,
-)
-from lazyflow.schedulers.actors.watched_call import WatchedCall
-from lazyflow.schedulers.core.base import KeepsActors, provides
-from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.store.owned import copied
+from lazyflow.departures import WeakValues
+from lazyflow.schedulers.actors.calls import Method
+from lazyflow.schedulers.actors.handles import borrowed
+from lazyflow.schedulers.actors.handles.connection import Address
+from lazyflow.schedulers.actors.handles.exchange import exchange
+from lazyflow.schedulers.remote import environment
 
 __all__ = ["Actor", "ActorClass", "actor", "get_actor"]
+
+_names_lock = threading.Lock()
+_named: WeakValues[OwnCore] = WeakValues()
 
 
 # -- classes --------------------------------------------------------------------------------
@@ -68,8 +54,8 @@ class ActorClass:
         self.__doc__ = cls.__doc__
         self._given = settings
         self._settings = ActorSettings.of(settings)
-        self._methods: dict[str, Method] = {}
-        self._checkpoint = checkpoint_of(cls, self._settings)
+        self._description = ClassDescription.of(cls)
+        checkpoint_of(cls, self._settings)  # a wrong one raises here
         self._init = Method(cls.__name__, "__init__", cls.__module__)
 
     def options(self, **settings: Any) -> ActorClass:
@@ -88,22 +74,28 @@ class ActorClass:
         """Make an actor and return its handle; the constructor runs where the actor lives."""
         settings = self._settings
         if settings.name is None:
-            return Actor(_Core(self, args, kwargs))
+            return Actor(self._made(args, kwargs))
         with _names_lock:
             known = _named.get(settings.name)
             if known is None or known.host.is_over:  # a handle on a dead actor still exists
-                known = _named[settings.name] = _Core(self, args, kwargs)
+                known = _named[settings.name] = self._made(args, kwargs)
             elif not settings.get_if_exists:
                 raise ValueError(
                     f"there is an actor named {settings.name!r} already ({known.label}). Choose "
                     "another name, or pass get_if_exists=True to get a handle on that one."
                 )
-            elif known.cls.__wrapped__ is not self.__wrapped__ and not _same(known.cls, self):
+            elif known.cls is not self.__wrapped__ and not _same(known.cls, self.__wrapped__):
                 raise ValueError(
                     f"the actor named {settings.name!r} is a {known.cls.__qualname__}, not a "
                     f"{self.__qualname__}. Choose another name."
                 )
             return Actor(known)
+
+    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OwnCore:
+        factory = self._in_module() or ActorClass(self.__wrapped__, {})
+        return OwnCore(
+            self.__wrapped__, factory, self._settings, self._description, self._init, args, kwargs
+        )
 
     def __mro_entries__(self, bases: Any) -> tuple[type]:
         return (self.__wrapped__,)  # a class derived from this one is a plain class
@@ -133,42 +125,12 @@ class ActorClass:
     def __repr__(self) -> str:
         return f"<actor class {self.__module__}.{self.__qualname__}>"
 
-    def _method(self, name: str) -> Method:
-        """Return the record of a method, or raise an error that lists the methods of the class."""
-        __tracebackhide__ = True  # for IPython and pytest
-        known = self._methods.get(name)
-        if known is None:
-            self._check(name)
-            known = self._methods[name] = Method(self.__name__, name, self.__module__)
-        return known
-
-    def _check(self, name: str) -> None:
-        cls = self.__wrapped__
-        found = inspect.getattr_static(cls, name, None)
-        if found is None or name.startswith("__"):
-            methods = [m for m in dir(cls) if not m.startswith("_") and callable(getattr(cls, m))]
-            raise AttributeError(
-                f"the actor {cls.__name__} has no method {name!r}{config.nearest(name, methods)}"
-                + ("" if found is None else " Special methods can't be called on an actor.")
-                + _about_attributes(methods)
-            )
-        if isinstance(found, property) or not callable(getattr(cls, name)):
-            raise AttributeError(
-                f"{name!r} of the actor {cls.__name__} is an attribute, and its object is "
-                f"elsewhere: write a method that returns it"
-            )
-
 
 def _with_options(cls: ActorClass, settings: dict[str, Any]) -> ActorClass:
     return cls.options(**settings)
 
 
-def _about_attributes(methods: list[str]) -> str:
-    listed = ", ".join(methods[:10]) + (", ..." if len(methods) > 10 else "")
-    return f" It has {listed or 'no methods'}; attributes of its object are reached by methods."
-
-
-def _same(one: ActorClass, other: ActorClass) -> bool:
+def _same(one: type, other: type) -> bool:
     """Tell whether two classes are one that was defined twice, as in a notebook's cell."""
     return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
@@ -244,7 +206,10 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
 
 
 def get_actor(name: str) -> Actor:
-    """Return a handle on the living actor of a name, which this process has made with ``name=``.
+    """Return a handle on the living actor of a name.
+
+    Tasks and methods of actors find those that the program has made whose tasks and actors they
+    are, beside those of their own process.
 
     Parameters
     ----------
@@ -254,7 +219,7 @@ def get_actor(name: str) -> Actor:
     Raises
     ------
     ValueError
-        This process has no living actor of that name.
+        There is no living actor of that name.
 
     Examples
     --------
@@ -264,166 +229,34 @@ def get_actor(name: str) -> Actor:
     1
     """
     with _names_lock:
-        known = _named.get(name)
-        if known is not None and not known.host.is_over:
-            return Actor(known)
-        names = [core.cls._settings.name for core in _named.living() if not core.host.is_over]
+        known = _living(name)
+    if known is not None:
+        return Actor(known)
+    home = environment.home.get()
+    if home is not None and not exchange.is_at(Address(*home)):
+        address = Address(*home)
+        found = borrowed.find(name, address, partial(handle_of, address))
+        if found is not None:
+            return found
+    names = [core.name for core in _named.living() if not core.host.is_over]
     raise ValueError(
-        f"this process has made no living actor named {name!r}{config.nearest(str(name), names)} "
-        "An actor has the name that lazyflow.actor(Cls, name=...) gave it, and lives as long as a "
-        "handle on it is held."
+        f"there is no living actor named {name!r}{config.nearest(str(name), names)} An actor has "
+        "the name that lazyflow.actor(Cls, name=...) gave it, and lives as long as a handle on it "
+        "is held."
     )
 
 
-# -- handles --------------------------------------------------------------------------------
-
-_numbers = count(1)
-_names_lock = threading.Lock()
-_named: WeakValues[_Core] = WeakValues()
+def _living(name: str) -> OwnCore | None:
+    known = _named.get(name)
+    return None if known is None or known.host.is_over else known
 
 
-class _Core:
-    """One actor, shared by all handles on it; the actor ends when this object is collected."""
-
-    def __init__(self, cls: ActorClass, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        settings = cls._settings
-        self.cls = cls
-        self.number = next(_numbers)
-        self.scheduler = scheduler_or_default(settings.scheduler)
-        self.label = cls.__name__ if settings.name is None else f"{cls.__name__} {settings.name!r}"
-        if not provides(self.scheduler, KeepsActors):
-            raise ValueError(
-                f"the {self.scheduler.name!r} scheduler has no actors. Pass one that has: "
-                'actor(..., scheduler="threads") or "processes"'
-            )
-        self.shares_memory = self.scheduler.actors_share_memory
-        init = self._call_of(cls._init, args, kwargs, 4)
-        spec = ActorSpec(
-            cls.__wrapped__, cls._in_module() or ActorClass(cls.__wrapped__, {}), self.label, init,
-            settings.max_concurrency, settings.restarts, cls._checkpoint, settings.mutates,
-        )
-        self.pending = PendingCalls()
-        self.host: ActorHost = self.scheduler.make_actor(spec)
-        self._end = LastCall(self.host.close)
-
-    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
-        """Have a method called; return the future of its result."""
-        method = self.cls._method(name)
-        self.pending.make_room(self.host)
-        call = self._call_of(method, args, kwargs, 4)
-        future = Future(call.future, new_leaf(Delayed, HELD, call.future, made_at=call.task))
-        self.pending.add(call.future)
-        try:
-            self.host.call(call)
-        except BaseException:  # the call would stay pending for ever, as no one gets its future
-            call.future.cancel()
-            raise
-        return future
-
-    def _call_of(
-        self, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int
-    ) -> ActorCall:
-        task = new_task(MethodTask, method, args, kwargs, depth=depth)
-        if self.shares_memory:
-            _take_literals(task)
-        inputs = self._futures_of(task._inputs) if task._inputs else []
-        who = watching()
-        watch = (
-            None if who is None
-            else WatchedCall(task, self.scheduler, self.label, self.number, who)
-        )
-        return ActorCall(task, inputs, CallFuture(method.__name__, self.scheduler), watch)
-
-    def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
-        """Return the futures of input tasks, after starting those that do not run yet."""
-        found = {id(t): t._args[0] for t in tasks if t._func is HELD}
-        lazy = [t for t in tasks if t._func is not HELD]
-        if lazy:
-            options = RunOptions("actor", {}, scheduler=config.get("scheduler") or self.scheduler)
-            _, futures = start_background(make_plan(lazy), options)
-            found.update((id(t), f) for t, f in zip(lazy, futures, strict=True))
-        return [found[id(t)] for t in tasks]
+def _home() -> tuple[Any, ...] | None:
+    """Return where tasks find the actors of this process by name, if it has any."""
+    if next(_named.living(), None) is not None:
+        return tuple(exchange.open())
+    return environment.home.get()
 
 
-def _take_literals(task: Task) -> None:
-    """Replace what the caller may edit, and the actor may, by copies that are the actor's own."""
-    bind = task._bind
-    if bind is not None:
-        bind.template = copied(bind.template)
-        bind.makers = [(make, copied(items), *rest) for make, items, *rest in bind.makers]
-    elif not task._inputs:
-        task._args = copied(task._args)
-
-
-class Actor:
-    """A handle on an actor: its methods return futures.
-
-    Examples
-    --------
-    >>> import lazyflow
-    >>> words = lazyflow.actor(list)("ab")
-    >>> added = words.append("c")
-    >>> words.count("c").result()
-    1
-    """
-
-    __slots__ = ("__weakref__", "_core")
-    _core: _Core
-
-    def __init__(self, core: _Core) -> None:
-        object.__setattr__(self, "_core", core)
-
-    def __getattr__(self, name: str) -> BoundMethod:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(f"an actor's handle has no {name!r}")
-        __tracebackhide__ = True  # for IPython and pytest
-        self._core.cls._method(name)
-        return BoundMethod(self._core, name)
-
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(
-            f"{name!r} can't be set on the handle of {self._core.label}: its object is elsewhere. "
-            "Write a method that sets it."
-        )
-
-    def __dir__(self) -> list[str]:
-        return [name for name in dir(self._core.cls.__wrapped__) if not name.startswith("__")]
-
-    def __repr__(self) -> str:
-        return f"<actor {self._core.label} on {self._core.scheduler.name}>"
-
-    def __eq__(self, other: Any) -> bool:
-        return type(other) is Actor and other._core is self._core
-
-    def __hash__(self) -> int:
-        return hash(self._core)
-
-    def __copy__(self) -> Actor:
-        return Actor(self._core)
-
-    def __deepcopy__(self, memo: Any) -> Actor:
-        return Actor(self._core)
-
-    def __reduce__(self) -> NoReturn:
-        raise SerializationError(
-            f"a handle on the actor {self._core.label} can't be sent to another process: it is of "
-            'use in the process that made the actor. Call it there, and pass the futures that its '
-            'methods return; or run on scheduler="threads", where tasks can have the handle.'
-        )
-
-
-class BoundMethod:
-    """A method of an actor, to be called."""
-
-    __slots__ = ("_core", "_name")
-
-    def __init__(self, core: _Core, name: str) -> None:
-        self._core = core
-        self._name = name
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Future:
-        """Have the method called; return the future of its result."""
-        return self._core.call(self._name, args, kwargs)
-
-    def __repr__(self) -> str:
-        return f"<method {self._name} of {self._core.label}>"
+exchange.named = _living
+environment.own_home = _home

@@ -11,6 +11,7 @@ from lazyflow.schedulers.core.base import (
     ReportsInfo,
     Scheduler,
     ShutsDown,
+    at_shutdown,
     checked,
     installed,
     provides,
@@ -172,5 +173,7 @@ def shutdown() -> None:
     for scheduler in (*installed.values(), *_clients.living()):
         if provides(scheduler, ShutsDown):
             scheduler.shutdown()
+    for close in at_shutdown:
+        close()
     close_kept()
     wait_for_last_calls()  # of states that threads had

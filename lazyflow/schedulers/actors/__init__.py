@@ -13,10 +13,17 @@ For users of `lazyflow.actor`:
   and caller may go on changing their arrays. What is held elsewhere, such as the value of a future,
   is copied for that. On sync and threads this does not cover arrays inside objects of the user's
   classes.
-- An actor ends with the last reference to its handle, after the calls that were made. With
+- Handles can be given to tasks and to other actors, on every scheduler, and be part of containers,
+  of values that are put and of results: calls go to the one actor, in the order in which each
+  process makes them. In other processes they go through the one that made the actor: see
+  handles/. What it has made must not end before: an actor that a task makes ends with the worker.
+- An actor ends with the last handle that anybody has, after the calls that were made. With
   ``name=`` and ``get_if_exists=True`` a second call returns a handle on the same actor, and so does
-  ``get_actor(name)``, in the process that made it. A handle can't be sent to another process; the
-  futures that its methods return can.
+  ``get_actor(name)``, there and in tasks and methods. A handle that a task or method returns to
+  another process, and one that `pickle.dumps` has packed, keep the actor until
+  ``lazyflow.shutdown()``.
+- Actors whose calls wait for each other in a circle get a `CycleError` that names them, where each
+  runs one call at a time and waits by ``result()``. Async methods may wait for each other.
 - When its process dies, the call that ran fails with `WorkerDied` and is not run again, since
   it is not known what it had done. So do all later ones, unless the actor has ``restarts=n``: then
   they go on in a new process, from the constructor, or from the state that
@@ -46,6 +53,9 @@ The modules:
     calls.py           what an actor is made of, and what a call of it is
     call_executors.py  where calls run: in the caller's thread, in threads, in an event loop
     local.py           actors of this process: on sync and threads
+
+    waits.py           which actors wait for which: circles are found
+    handles/           handles in other processes
 
     ports.py           protocols of what differs where the object is in another process
     remote_actor.py    such an actor on the caller's side: its calls, answers, deaths

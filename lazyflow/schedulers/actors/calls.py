@@ -16,6 +16,7 @@ from weakref import ref
 
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
+from lazyflow.schedulers.actors.waits import WaitingActor, waits
 from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
@@ -77,19 +78,22 @@ class ActorCall:
         Whether it has begun, in this process.
     watch
         What its observers hear of, a `WatchedCall`; None: nobody observes.
+    actor
+        The number of its actor, if that was made by this process.
     """
 
     __slots__ = (
-        "__weakref__", "begun", "future", "host", "inputs", "node", "task", "watch",
+        "__weakref__", "actor", "begun", "future", "host", "inputs", "node", "task", "watch",
     )
 
     engine = None  # those of actors see by themselves whether they can go on
 
     def __init__(
         self, task: Task, inputs: list[TaskFuture], future: CallFuture,
-        watch: WatchedCall | None = None,
+        watch: WatchedCall | None = None, actor: int = 0,
     ) -> None:
         self.task = task
+        self.actor = actor
         self.watch = watch
         if watch is not None:
             watch.call = ref(self)
@@ -104,6 +108,13 @@ class ActorCall:
         """Note that the future was cancelled, so that the call does not begin."""
         if self.host is not None:
             self.host.forget(self)
+
+    def awaited_by(self, actor: WaitingActor) -> None:
+        """Note that an actor sleeps until the result is there."""
+        if self.actor:
+            waits.add(actor, self.future, self.actor)
+        else:
+            self.host.awaited_by(self, actor)
 
     @property
     def inside(self) -> tuple[Any, ...]:
@@ -241,6 +252,8 @@ class ActorSpec:
         The most calls that may be under way at once; None: one, or many async ones.
     mutates
         Whether the values of its calls' inputs are the actor's own, copied if need be.
+    number
+        The actor among those of this process.
     """
 
     cls: type
@@ -251,6 +264,7 @@ class ActorSpec:
     restarts: int = 0
     checkpoint: Checkpoint | None = None
     mutates: bool = True
+    number: int = 0
 
     @cached_property
     def is_async(self) -> bool:

@@ -16,7 +16,9 @@ from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.schedulers.actors import call_executors, ports
 from lazyflow.schedulers.actors.calls import Checkpoint, finish
+from lazyflow.schedulers.actors.waits import WaitingActor
 from lazyflow.schedulers.actors.watched_call import CallTimer
+from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
@@ -42,6 +44,7 @@ class ActorInstance:
         self.checkpoint: Checkpoint | None = None
         self.skipped: set[int] = set()
         self.is_async = False
+        self.waiting: WaitingActor | None = None
         self._ended = 0  # calls
         self._made_by = 0  # number of the constructor's call: higher than those of earlier objects
         self._executor: call_executors.Executor | None = None
@@ -53,6 +56,8 @@ class ActorInstance:
         context.run(environment.enter, message.environment)
         context.run(scheduler_here.set, port.scheduler)
         self._made_by = message.number
+        if message.waiting is not None:
+            self.waiting = WaitingActor(*message.waiting)
         making = _ConstructorCall(self, message)
         count = message.max_concurrency
         self.is_async = message.is_async
@@ -110,6 +115,7 @@ class _MethodCall:
 
     def begin(self) -> Any:
         actor = self.actor
+        here.actor = actor.waiting  # in the thread's own words: it serves no other actor
         actor.port.began(self.number)
         if self.number in actor.skipped:
             actor.skipped.discard(self.number)

@@ -6,6 +6,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from time import monotonic
 from typing import Any
 
@@ -17,6 +18,8 @@ from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.actors.call_executors import LoopExecutor, ThreadsExecutor, run_here
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, finish
 from lazyflow.schedulers.actors.deaths import shut_down
+from lazyflow.schedulers.actors.waits import WaitingActor, waiting_actor
+from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
@@ -36,6 +39,7 @@ class _Object:
         self.queued: dict[_LocalCall, None] = {}
         self.running: dict[_LocalCall, None] = {}
         self.stopped: BaseException | None = None  # not None: begin nothing more
+        self.waiting: WaitingActor | None = None
 
 
 class _LocalCall:
@@ -57,6 +61,8 @@ class _LocalCall:
             return None
         if actor.stopped is not None:
             raise _AsItIs(actor.stopped)
+        if actor.waiting is not None:
+            here.actor = actor.waiting  # the thread serves no other actor
         given = _given(call, actor.spec.mutates)
         if actor.error is not None:
             actor.init.future.local_outcome()  # it was seen: here
@@ -131,7 +137,8 @@ class InlineActor:
 
     def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
         self._object = _Object(spec, scheduler)
-        self._lock = threading.RLock()  # a method may call its own actor
+        # A method may call its own actor. An async one waits for others in a thread beside.
+        self._lock: Any = threading.RLock() if spec.concurrency == 1 else nullcontext()
         self._context = contextvars.copy_context()
         self._context.run(scheduler_here.set, scheduler)
         self.call(spec.init)
@@ -156,6 +163,7 @@ class ThreadActor:
 
     def __init__(self, spec: ActorSpec, scheduler: Any) -> None:
         self._object = _Object(spec, scheduler)
+        self._object.waiting = waiting_actor(spec)
         context = contextvars.copy_context()
         context.run(scheduler_here.set, scheduler)
         executor = LoopExecutor if spec.is_async else ThreadsExecutor

@@ -49,6 +49,8 @@ class MakeActor(NamedTuple):
         The class and its `Checkpoint`, packed.
     state
         The packed state of an earlier object, or None.
+    waiting
+        The fields of its `WaitingActor`, or None.
     """
 
     number: int
@@ -58,6 +60,7 @@ class MakeActor(NamedTuple):
     made_of: Any
     state: Any
     arguments: Arguments
+    waiting: tuple[Any, ...] | None
 
 
 # -- on the caller's side -------------------------------------------------------------------

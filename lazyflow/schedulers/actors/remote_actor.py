@@ -18,6 +18,7 @@ from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall
 from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
 from lazyflow.schedulers.actors.inputs import InputGatherer
+from lazyflow.schedulers.actors.waits import waiting_actor
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, TIMED, packed_call
 from lazyflow.schedulers.remote.failures import error_of
@@ -58,6 +59,8 @@ class RemoteActor:
         self._environment = environment.packed()
         self._init = PackedCall(spec.init)
         self._made_of: Any = None
+        waiting = waiting_actor(spec)
+        self._waiting = None if waiting is None else tuple(waiting)
         try:
             self._made_of = port.encode((spec.factory, spec.checkpoint))
         except Exception as error:
@@ -368,7 +371,7 @@ class RemoteActor:
             state = None if self._state is None else link.lend(self._state[1])
             link.make(ports.MakeActor(
                 number, self._environment, spec.concurrency, spec.is_async,
-                link.lend(self._made_of), state, self._arguments(link, init),
+                link.lend(self._made_of), state, self._arguments(link, init), self._waiting,
             ))
 
     def _arguments(self, link: ports.ActorLink, item: PackedCall) -> ports.Arguments:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
+from ipaddress import ip_address
 from itertools import count
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -25,11 +26,18 @@ from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.ports import ActorLink
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
+from lazyflow.schedulers.core.base import hosts_for_workers
 from lazyflow.store.pickling.functions import FunctionCache, pack_function
 
 _MOST_COSTS = 10_000  # functions whose times are remembered
 
 _numbers = count(1)
+
+
+def note_host(host: str | None) -> None:
+    """Note an address by which workers on other machines reach this one, if it is one."""
+    if host and not ip_address(host).is_loopback:
+        hosts_for_workers[host] = None
 
 
 class HeldValue:

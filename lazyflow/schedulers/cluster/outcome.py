@@ -40,11 +40,14 @@ class PackedValue:
         The pickle, and its out-of-band buffers.
     why
         Path of the object that can't be pickled, record of the error, type of the object.
+    held
+        What has to live for as long as it may be read: actors whose handles are in it.
     """
 
     stream: bytes = b""
     buffers: Sequence[Any] = ()
     why: tuple[str, Any, str] | None = None
+    held: Sequence[Any] = ()
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         form: Any = pickle.PickleBuffer if protocol >= 5 else bytes
@@ -57,7 +60,13 @@ class PackedValue:
 
     def copied(self) -> PackedValue:
         """Return a copy with memory of its own."""
-        return PackedValue(self.stream, [copy_of(b) for b in self.buffers], self.why)
+        return PackedValue(self.stream, [copy_of(b) for b in self.buffers], self.why, self.held)
+
+    def leaving(self) -> PackedValue:
+        """Return this, which will be read when this process may have forgotten it."""
+        for actor in self.held:
+            actor.keep_for_good()
+        return self
 
     def owned(self) -> Any:
         """Return the value for a sole owner, which may edit it; raise as `opened` does."""
@@ -128,7 +137,9 @@ def packed(value: Any) -> PackedValue:
         dump(value, pickler)
     except Unpicklable as failed:
         return PackedValue(b"", (), (failed.path, record(failed.error), failed.culprit))
-    return PackedValue(b"".join(writer.pieces), [b.raw() for b in pickler.buffers])
+    return PackedValue(
+        b"".join(writer.pieces), [b.raw() for b in pickler.buffers], held=pickler.handles
+    )
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -171,7 +182,10 @@ class GroupOutcome:
         return GroupOutcome(values, failed, self.travelled)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return GroupOutcome, ({i: packed(v) for i, v in self.values.items()}, self.failed, True)
+        values = {
+            i: v if type(v) is PackedValue else packed(v).leaving() for i, v in self.values.items()
+        }
+        return GroupOutcome, (values, self.failed, True)
 
     def __sizeof__(self) -> int:
         return 64 + sum(

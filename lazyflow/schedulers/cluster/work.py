@@ -291,7 +291,7 @@ class Work:
             if i in values and i not in sizes:
                 found = packed(values[i])
                 if not found.buffers and len(found.stream) <= _SHORT:
-                    short[i] = found
+                    short[i] = found.leaving()
                 else:
                     sizes[i] = found.size()
         run.forget_values()

@@ -315,6 +315,12 @@ class Request:
 #: The schedulers that this process has made, by name; in a worker it is itself "processes".
 installed: dict[str, Scheduler] = {}
 
+#: Addresses of this machine by which workers on others reach it, as engines have found them.
+hosts_for_workers: dict[str, None] = {}
+
+#: What `lazyflow.shutdown` calls after it has ended them.
+at_shutdown: list[Callable[[], None]] = []
+
 
 # -- what a scheduler can do, looked at once ---------------------------------------------------
 

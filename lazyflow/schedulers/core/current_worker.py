@@ -14,13 +14,17 @@ from lazyflow.schedulers.core.base import Worker
 class _CurrentThread(threading.local):
     worker: Worker | None = None
     is_worker = False
+    actor: Any = None
+    slot: Any = None
 
     def __init__(self) -> None:
         self.uses: list[Any] = []
 
 
 #: ``here.worker`` is the worker that this thread is, inside `Run.work`; ``is_worker`` tells that
-#: the thread runs tasks outside of one. ``here.uses``: see task_resources.py.
+#: the thread runs tasks outside of one. ``here.uses``: see task_resources.py. ``here.actor`` is the
+#: actor whose thread it is, if that runs one call at a time: see actors/waits.py. ``here.slot`` is
+#: the slot of an engine's worker that the thread has, with ``lookout()``: see `wait_watching`.
 here = _CurrentThread()
 
 

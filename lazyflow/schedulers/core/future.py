@@ -14,7 +14,7 @@ from typing import Any
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.errors import Cancelled, TaskTimeout
 from lazyflow.schedulers.core.base import EndsTasks, provides
-from lazyflow.schedulers.core.current_worker import asleep
+from lazyflow.schedulers.core.current_worker import asleep, here
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.core.event import Event
 
@@ -217,6 +217,8 @@ def wait_for(
     missing = (len(futures) if count is None else count) - (len(futures) - len(waiting))
     if missing <= 0:
         return True
+    if here.actor is not None and timeout is None and missing == len(waiting):
+        here.actor.sleeps(waiting)
     enough = Event()
     not_last = iter([None] * (missing - 1))  # taken one by one, each by one thread alone
     last = iter([enough])
@@ -230,6 +232,8 @@ def wait_for(
             future.add_callback(one_more)
         with asleep():
             engines = _engines_of(waiting if behind is None else behind)
+            if here.slot is not None:
+                engines.add(here.slot)
             return wait_watching(engines, enough.wait, timeout)
     finally:
         for future in waiting:

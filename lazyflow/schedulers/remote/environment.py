@@ -12,6 +12,7 @@ import contextvars
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +21,19 @@ from lazyflow import config
 _ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
 _PLAIN = (bool, int, float, str, type(None))  # of settings that go along
+
+#: Where the process listens whose task or actor runs here: it knows actors by name.
+home: contextvars.ContextVar[tuple[Any, ...] | None] = contextvars.ContextVar(
+    "lazyflow_home", default=None
+)
+
+
+def _nowhere() -> tuple[Any, ...] | None:
+    return home.get()
+
+
+#: Returns what `home` is to be where the caller's tasks run; `lazyflow.api.actors` sets it.
+own_home: Callable[[], tuple[Any, ...] | None] = _nowhere
 
 _packed: dict[tuple[Any, ...], bytes] = {}  # without variables: few differ
 
@@ -37,16 +51,19 @@ def packed() -> bytes:
             precision = value.copy()
         elif not variable.name.startswith(("lazyflow_", "numpy.")):
             variables.append((variable, value))
+    address = own_home()
     if not variables and precision is None:
-        key = (directory, tuple(settings.items()), tuple(errstate.items()))
+        key = (directory, tuple(settings.items()), tuple(errstate.items()), address)
         known = _packed.get(key)
         if known is None:
             if len(_packed) > 100:
                 _packed.clear()
-            plain: tuple[Any, ...] = (directory, settings, errstate, None, [])
+            plain: tuple[Any, ...] = (
+                directory, settings, errstate, None, [], address)
             known = _packed[key] = pickle.dumps(plain)
         return known
-    return pickle.dumps((directory, settings, errstate, precision, _pickled(variables)))
+    return pickle.dumps(
+        (directory, settings, errstate, precision, _pickled(variables), address))
 
 
 def _directory() -> str | None:
@@ -71,7 +88,8 @@ def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
 
 def enter(data: bytes) -> None:
     """Set the environment, inside the context in which the run's tasks are called."""
-    directory, settings, errstate, precision, variables = pickle.loads(data)
+    directory, settings, errstate, precision, variables, address = pickle.loads(data)
+    home.set(address)
     config.set(settings).__enter__()
     if directory is not None and directory != _directory():
         with suppress(OSError):

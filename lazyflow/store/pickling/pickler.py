@@ -65,6 +65,9 @@ class Pickler(pickle.Pickler):
         The buffers that were kept out of the stream.
     named : list of function
         Functions that were pickled by name.
+    handles : list
+        What has to be kept for as long as somebody may read the stream: see ``_lazyflow_lent`` of
+        actors' handles.
     """
 
     def __init__(self, writer: PieceWriter, least: int, by_path: bool = False) -> None:
@@ -82,12 +85,13 @@ class Pickler(pickle.Pickler):
         self.by_path = by_path
         self.buffers = buffers
         self.named: list[FunctionType] = []
+        self.handles: list[Any] = []
         self._cloud: Any = None
 
     def forget(self) -> None:
         """Forget everything, to begin again after a failure."""
         self.clear_memo()
-        for each in (self.writer.pieces, self.buffers, self.named):
+        for each in (self.writer.pieces, self.buffers, self.named, self.handles):
             each.clear()
 
     def reducer_override(self, obj: Any) -> Any:
@@ -311,6 +315,9 @@ def _reducer_for(cls: type) -> Reduce | None:
     flat = getattr(cls, "_lazyflow_flat", None)
     if flat is not None:  # graphs, whose `__reduce__` would start a pickling inside this one
         return lambda pickler, obj: flat(obj)
+    lent = getattr(cls, "_lazyflow_lent", None)
+    if lent is not None:
+        return lambda pickler, obj: lent(obj, pickler.handles)
     module = cls.__module__
     if type(module) is str and module.startswith("h5py._hl."):
         return lambda pickler, obj: reduce_h5py(obj) if hasattr(obj, "file") else NotImplemented

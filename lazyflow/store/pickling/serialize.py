@@ -49,9 +49,11 @@ class Encoded:
         Memory that the stream refers to.
     size : int
         Bytes of both.
+    held : list
+        What has to live for as long as it may be read: actors whose handles are in it.
     """
 
-    __slots__ = ("buffers", "payload", "size")
+    __slots__ = ("buffers", "held", "payload", "size")
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class Encoded:
     ) -> None:
         self.payload = payload
         self.buffers = buffers
+        self.held: list[Any] | None = None
         if size is None:
             size = sum(each[2] if type(each) is tuple else len(each) for each in self.parts())
         self.size = size
@@ -121,8 +124,11 @@ def encode(
     dump(value, pickler, explain)
     pieces = writer.pieces
     if len(pieces) == 1 and not pickler.buffers and len(pieces[0]) < least:
-        return Encoded(pieces[0], (), len(pieces[0]))
-    return _written(pieces, pickler.buffers, write, least, free)
+        encoded = Encoded(pieces[0], (), len(pieces[0]))
+    else:
+        encoded = _written(pieces, pickler.buffers, write, least, free)
+    encoded.held = pickler.handles or None
+    return encoded
 
 
 def _is_of_numbers(array: Any, least: int) -> bool:

@@ -346,6 +346,24 @@ def test_a_client_that_is_closed_ends_its_actors(client):
     gate.open()
 
 
+def test_a_task_that_waits_for_an_actor_gives_it_its_slot():
+    """The actor is made when a worker has a slot, and the task that waits for it has the only."""
+    with local_client(workers=1), config.set(scheduler="distributed"):
+        first, gate, begun = Counter.options(name="first")(), Gate(), Gate()
+
+        def later():
+            begun.open()
+            gate.wait()
+            return lazyflow.get_actor("later").add(1).result()
+
+        task = submit(later)
+        assert begun.wait()
+        counter = Counter.options(name="later")()
+        gate.open()
+        assert task.result(timeout=PATIENCE) == 1
+        assert counter.add(first.add(0)).result() == 1
+
+
 PROGRAM = """
 import sys, lazyflow
 class Speaker:

@@ -14,6 +14,8 @@ import dask
 import distributed
 from dask._task_spec import Task as TheirTask
 from dask._task_spec import TaskRef
+from distributed.comm import get_address_host
+from distributed.utils import get_ip
 
 from lazyflow.departures import LastCall
 from lazyflow.errors import Cancelled, SchedulerLost, WorkerDied
@@ -30,7 +32,7 @@ from lazyflow.schedulers.cluster.dask.in_worker import (
     running_tasks,
 )
 from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
-from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.engine import Engine, note_host
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, adopted
 from lazyflow.schedulers.cluster.results import EngineResult, because, gone
 from lazyflow.schedulers.cluster.run import EngineRun
@@ -41,6 +43,13 @@ _PATIENCE = 2.0  # seconds that the engine's thread gets at the end of Python
 _ANSWER = 1.0  # seconds that workers get to report what they run
 
 
+def _host_for_workers(scheduler: str) -> str | None:
+    """Return the address that this machine has for those that reach a scheduler."""
+    if scheduler.startswith("inproc:"):
+        return None
+    return str(get_ip(get_address_host(scheduler)))
+
+
 class DaskEngine(Engine):
     """The engine of one client."""
 
@@ -49,6 +58,7 @@ class DaskEngine(Engine):
         self.topic = reference.topic
         self._is_ending = False
         self._direct = DirectWay()
+        note_host(_host_for_workers(str(client.scheduler.address)))
         super().__init__()
         self._workers = ClusterWorkers(
             reference, self.post, self._handles, self.widened)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from time import time
 from typing import Any
@@ -22,6 +23,26 @@ from distributed.utils import set_thread_state
 
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.work import Work
+from lazyflow.schedulers.core.current_worker import here
+
+_PATIENCE = 1.0  # seconds that a task waits for others before it gives its slot to them
+
+
+class _WorkerSlot:
+    """The slot of a task in its worker, which other tasks get when it waits for long.
+
+    What it waits for may need a slot: an actor is made by a task, and may not be there yet.
+    """
+
+    def __init__(self) -> None:
+        self._has_left = False
+
+    def lookout(self) -> Iterator[float]:
+        """Give the slot away after a while; the task goes on without one."""
+        if not self._has_left:
+            yield _PATIENCE
+            self._has_left = True
+            distributed.secede()
 
 
 class _Running:
@@ -47,7 +68,9 @@ class _Running:
         with set_thread_state(
             start_time=time(), execution_state=worker.execution_state, key=self._key
         ):
+            here.slot = _WorkerSlot()
             found = self._context.run(self.work)
+            here.slot = None
         with worker.active_threads_lock:
             del worker.active_threads[me.ident]
         with pools.threads_lock:

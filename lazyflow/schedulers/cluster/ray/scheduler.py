@@ -32,7 +32,7 @@ from lazyflow import config
 from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.engine import Engine, note_host
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, adopted
 from lazyflow.schedulers.cluster.ray.actors import RayActor, RayLink
 from lazyflow.schedulers.cluster.results import EngineResult, because
@@ -77,6 +77,8 @@ class RayEngine(Engine):
         self._actor_class = ray.remote(RayActor)
         self._job = ray.get_runtime_context().get_job_id()
         self._is_gone = False
+        if len(ray.nodes()) > 1:
+            note_host(str(ray.util.get_node_ip_address()))
         super().__init__()
         threading.Thread(target=self._watch, name="lazyflow-ray-watch", daemon=True).start()
 

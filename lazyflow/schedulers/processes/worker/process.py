@@ -174,6 +174,8 @@ class WorkerProcess(ABC):
     def encode(self, value: Any) -> tuple[Any, ...]:
         """Return payload, buffers and size of a value, its large parts in shared memory."""
         encoded = encode(value, self._write, self.least, self.arenas.free)
+        for actor in encoded.held or ():
+            actor.keep_for_good()
         return encoded.payload, encoded.buffers, encoded.size
 
     def _write(self, buffer: Any) -> Segment:

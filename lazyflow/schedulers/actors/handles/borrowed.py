@@ -1,0 +1,420 @@
+"""The borrower's side of handles: actors whose owner is another process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+from lazyflow.departures import LastCall
+from lazyflow.errors import WorkerDied
+from lazyflow.graph.task import place
+from lazyflow.schedulers.actors.calls import ActorCall
+from lazyflow.schedulers.actors.handles import connection as wire
+from lazyflow.schedulers.actors.ports import bring_in_thread
+from lazyflow.schedulers.actors.waits import WaitingActor
+from lazyflow.schedulers.core.errors.failures import with_call_note
+from lazyflow.schedulers.core.errors.records import rebuilt
+from lazyflow.schedulers.core.future import TaskFuture, wait_for
+from lazyflow.schedulers.remote.calls import BLOB, packed_call
+from lazyflow.schedulers.remote.failures import unsendable
+
+T = TypeVar("T")
+
+
+class BorrowedActor:
+    """An actor of another process, as a host of calls; it holds the actor until it is collected.
+
+    Calls are sent in the order in which they were made. One whose inputs are not there holds the
+    later ones back, unless the actor runs several at once.
+    """
+
+    driver = None  # no pool of processes can wait for results of calls
+
+    def __init__(
+        self, link: OwnerLink | None, number: int, label: str, is_concurrent: bool
+    ) -> None:
+        self._link = link
+        self._number = number
+        self._label = label
+        self._is_concurrent = is_concurrent
+        self._has_ended = link is None
+        self._lock = threading.Lock()
+        self._waiting: deque[_Outgoing] = deque()
+        self._end = LastCall(link.release, number) if link is not None else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every further call fails, as far as that is known here."""
+        return self._has_ended or self._link is None or self._link.is_over
+
+    def call(self, call: ActorCall) -> None:
+        """Queue a call."""
+        if self._link is None:
+            self._refuse(call)
+            return
+        call.host = self
+        try:
+            item = _Outgoing(call, self._number)
+        except Exception as error:
+            call.future.set_error(unsendable(call.task, "args", error))
+            return
+        with self._lock:
+            self._waiting.append(item)
+        item.gather(self._send_ready)
+
+    def _send_ready(self) -> None:
+        failed: list[_Outgoing] = []
+        with self._lock:  # also while they are sent: another thread's must not pass them
+            for item in tuple(self._waiting):
+                if not (item.is_ready or item.call.future.done()):
+                    if self._is_concurrent:
+                        continue
+                    break
+                self._waiting.remove(item)
+                if not item.call.future.done() and not self._sent(item):
+                    failed.append(item)
+        for item in failed:  # what is called back may call this actor
+            if item.error is not None:
+                item.call.future.set_error(item.error)
+            else:
+                self._refuse(item.call)
+
+    def _sent(self, item: _Outgoing) -> bool:
+        assert self._link is not None
+        return item.error is None and self._link.call(item, self)
+
+    def _refuse(self, call: ActorCall) -> None:
+        call.future.was_refused = True
+        call.future.set_error(with_call_note(
+            WorkerDied(
+                f"{call.future.name} can't be run: the actor {self._label} has ended, since no "
+                "handle on it was held any more, or with the process that made it. Keep a handle "
+                "there for as long as others call the actor."
+            ),
+            call.task, None,
+        ))
+
+    def refused(self) -> None:
+        """Note that the owner has refused a call: the actor has ended."""
+        self._has_ended = True
+
+    def forget(self, call: ActorCall) -> None:
+        """Keep a call from beginning: its future was cancelled."""
+        if self._link is not None:
+            self._link.cancel(call)
+            self._send_ready()
+
+    def awaited_by(self, call: ActorCall, actor: WaitingActor) -> None:
+        """Tell the owner that an actor sleeps until the result of a call is there."""
+        if self._link is not None:
+            self._link.awaited_by(call, actor)
+
+    def runs(self, call: ActorCall) -> bool:
+        """Return False: only the owner knows."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing: the link is told when this object is collected."""
+
+
+class _Outgoing:
+    """A call on its way to the owner: packed as its arguments were when it was made."""
+
+    def __init__(self, call: ActorCall, number: int) -> None:
+        self.call = call
+        self.number = number
+        self.error: BaseException | None = None
+        self._futures, call.inputs = call.inputs, []
+        self.values: list[wire.Packed] = [(b"", ())] * len(self._futures)
+        self._missing = len(self._futures)
+        encode = _packed_now if not self._missing else _snapshot
+        self.arguments, self.flags, self.binding = packed_call(call.task, encode)
+
+    @property
+    def is_ready(self) -> bool:
+        return not self._missing
+
+    def gather(self, have_all: Callable[[], None]) -> None:
+        """Pack the values of the inputs as they come, then call `have_all`."""
+        if not self._futures:
+            have_all()
+        for k, future in enumerate(self._futures):
+            future.add_callback(partial(self._came, have_all, k))
+
+    def _came(self, have_all: Callable[[], None], k: int, future: TaskFuture) -> None:
+        value, error = future.local_outcome()
+        have = partial(self._have, have_all, k)
+        if error is None and future.is_elsewhere():
+            bring_in_thread(lambda step, *given: step(*given), value.get, have)
+        else:
+            have(value, error)
+
+    def _have(
+        self, have_all: Callable[[], None], k: int, value: Any, error: BaseException | None
+    ) -> None:
+        try:
+            if error is None:
+                self.values[k] = _snapshot(value)
+        except Exception as failed:
+            error = unsendable(self.call.task, "value", failed)
+        if error is not None:
+            self.error = error
+        self._futures[k] = None  # type: ignore[call-overload]  # its value may be large
+        self._missing -= 1
+        if not self._missing:
+            have_all()
+
+    def message(self) -> tuple[tuple[Any, ...], list[Any]]:
+        """Return what follows the number of the request, and the buffers."""
+        buffers: list[Any] = []
+
+        def counted(packed: wire.Packed) -> tuple[bytes, int]:
+            stream, found = packed
+            buffers.extend(found)
+            return stream, len(found)
+
+        arguments = counted(self.arguments) if self.flags & BLOB else self.arguments
+        given = [counted(each) for each in self.values]
+        call = self.call
+        return (
+            self.number, call.method, place(call.task), self.flags, self.binding, arguments, given,
+        ), buffers
+
+
+def _packed_now(value: Any) -> wire.Packed:
+    """Pickle what is sent before the caller can change it: the task holds its handles."""
+    return wire.packed(value)[0]
+
+
+def _snapshot(value: Any) -> wire.Packed:
+    (stream, buffers), _ = wire.packed(value)
+    return stream, [bytearray(each) for each in buffers]
+
+
+class OwnerLink:
+    """The connection to the owner of actors that this process has handles on."""
+
+    def __init__(self, address: wire.Address) -> None:
+        self._key = address.key
+        self._peer = wire.connected(address)
+        self._numbers = count(1)
+        self._calls: dict[int, tuple[ActorCall, BorrowedActor]] = {}
+        self._asked: dict[int, TaskFuture] = {}
+        self.is_over = False
+        self._thread = threading.Thread(target=self._read, name="lazyflow-owner", daemon=True)
+        self._thread.start()
+
+    # -- what is asked -----------------------------------------------------------------------
+
+    def ask(self, kind: int, what: Any) -> TaskFuture:
+        """Ask the owner for something; return the future of its answer, None if it is gone."""
+        n = next(self._numbers)
+        asked = self._asked[n] = TaskFuture("an answer", None)
+        if not self._sent((kind, n, what)):
+            self._end()
+        return asked
+
+    def call(self, item: _Outgoing, host: BorrowedActor) -> bool:
+        """Send a call; return False if the owner is gone."""
+        n = next(self._numbers)
+        details, buffers = item.message()
+        self._calls[n] = item.call, host  # and with that the actor, until it is answered
+        if self._sent((wire.CALL, n, *details), buffers):
+            return True
+        return self._calls.pop(n, None) is None  # else the thread that reads has failed it
+
+    def cancel(self, call: ActorCall) -> None:
+        """Tell the owner that nobody wants the result of a call, if it was sent."""
+        n = self._number_of(call)
+        if n and self._calls.pop(n, None) is not None:
+            self._sent((wire.CANCEL, n))
+
+    def awaited_by(self, call: ActorCall, actor: WaitingActor) -> None:
+        """Tell the owner that an actor sleeps until the result of a call is there."""
+        n = self._number_of(call)
+        if n:
+            self._sent((wire.AWAITED, n, tuple(actor)))
+
+    def _number_of(self, call: ActorCall) -> int:
+        return next((n for n, (sent, _) in tuple(self._calls.items()) if sent is call), 0)
+
+    def release(self, number: int) -> None:
+        """Tell the owner that there is no handle on an actor here any more."""
+        self._sent((wire.RELEASE, number))
+
+    def tell(self, *message: Any) -> None:
+        """Send a message that has no answer."""
+        self._sent(message)
+
+    def _sent(self, message: tuple[Any, ...], buffers: Any = ()) -> bool:
+        if self.is_over:
+            return False
+        try:
+            self._peer.send(message, buffers)
+        except OSError:
+            return False
+        return True
+
+    # -- what comes --------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        _is_reading.is_it = True
+        while (found := self._peer.read()) is not None:
+            self._take(*found)
+            found = None  # hold no values while asleep
+        self._end()
+
+    def _take(self, message: tuple[Any, ...], buffers: list[bytearray]) -> None:
+        _, n, has_value, what, flag = message
+        asked = self._asked.pop(n, None)
+        if asked is not None:
+            asked.set_value(what)
+            return
+        call, host = self._calls.pop(n, (None, None))
+        if call is None or host is None:  # it was cancelled
+            if has_value and flag:
+                self._sent((wire.CANCEL, n))
+            return
+        if not has_value:
+            if flag:
+                host.refused()
+            call.future.was_refused = flag
+            call.future.set_error(rebuilt(what))
+            return
+        try:
+            value = wire.opened(what, buffers)
+        except Exception as error:
+            call.future.set_error(with_call_note(error, call.task, None))
+        else:
+            call.future.set_value(value)
+        if flag:  # the owner holds the actors whose handles are in it, until they are held here
+            _when_held(partial(self.tell, wire.CANCEL, n))
+
+    def _end(self) -> None:
+        """Fail what was asked: the owner is gone."""
+        self.is_over = True
+        self._peer.close()
+        with _lock:
+            if _links.get(self._key) is self:
+                del _links[self._key]
+        while self._asked:
+            self._asked.popitem()[1].set_value(None)
+        while self._calls:
+            _, (call, _) = self._calls.popitem()
+            call.future.set_error(with_call_note(
+                WorkerDied(
+                    f"the process that made the actor of {call.future.name} has ended, and the "
+                    "actor with it. It is not known whether the call had run."
+                ),
+                call.task, None,
+            ))
+
+    def leave(self) -> None:
+        """In the child of a fork: the connection is the parent's."""
+        self.is_over = True
+        self._peer.abandon()
+
+
+_lock = threading.Lock()
+_links: dict[bytes, OwnerLink] = {}  # by the owner's key
+_is_reading = threading.local()
+_unheld: dict[TaskFuture, None] = {}  # answers that tell that an actor is held here
+
+
+def link_to(address: wire.Address) -> OwnerLink | None:
+    """Return the connection to an owner; None if the owner is gone."""
+    with _lock:
+        known = _links.get(address.key)
+        if known is None or known.is_over:
+            try:
+                known = _links[address.key] = OwnerLink(address)
+            except OSError:
+                return None
+        return known
+
+
+def borrow(
+    address: wire.Address, number: int, label: str, is_concurrent: bool
+) -> BorrowedActor:
+    """Return an actor of another process, which lives for as long as that object does."""
+    link = link_to(address)
+    if link is not None:
+        asked = link.ask(wire.HOLD, number)
+        if getattr(_is_reading, "is_it", False):
+            # This thread reads the answer, or another's that waits for this one. Whoever has sent
+            # the handle keeps the actor until `_when_held`, or `wait_until_held`.
+            _unheld[asked] = None
+            asked.add_callback(lambda asked: _unheld.pop(asked, None))
+        elif not asked.outcome_now()[0]:
+            link = None
+    return BorrowedActor(link, number, label, is_concurrent)
+
+
+def pin(address: wire.Address, number: int) -> None:
+    """Have an owner keep an actor for good: its handle is pickled, for nobody knows how long."""
+    link = link_to(address)
+    if link is not None:
+        asked = link.ask(wire.PIN, number)
+        if not getattr(_is_reading, "is_it", False):
+            asked.outcome_now()
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Mark this thread as one that must not wait for answers of other processes."""
+    _is_reading.is_it = True
+    yield
+    _is_reading.is_it = False
+
+
+def wait_until_held() -> None:
+    """Sleep until the owners of all handles that were read here know of them."""
+    if _unheld:
+        wait_for(tuple(_unheld))
+
+
+def _when_held(then: Callable[[], None]) -> None:
+    waiting = tuple(_unheld)
+    left = iter([None] * (len(waiting) - 1))
+
+    def one_less(_: Any) -> None:
+        if next(left, True):
+            then()
+
+    if not waiting:
+        then()
+    for asked in waiting:
+        asked.add_callback(one_less)
+
+
+def find(name: str, address: wire.Address, make: Callable[..., T]) -> T | None:
+    """Return what `make` makes of the living actor of a name in another process, if there is one.
+
+    It gets the number of the actor, and what its handle is made of.
+    """
+    link = link_to(address)
+    found = None if link is None else link.ask(wire.FIND, name).outcome_now()[0]
+    if link is None or found is None:
+        return None
+    try:
+        return make(*found)
+    finally:
+        link.release(found[0])
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for link in tuple(_links.values()):
+        link.leave()
+    _links.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
