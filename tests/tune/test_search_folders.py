@@ -82,19 +82,19 @@ def test_states_that_moved_are_in_the_folder(tmp_path):
 
     class Interrupts(tune.Callback):
         def on_trial_start(self, trial):
-            if trial.number == 0 and len(trial.history) == 2:
+            if trial.number == 3 and len(trial.history) == 1:
                 raise KeyboardInterrupt
 
     on = {"scheduler": "sync", "verbose": 0}
     result = tune.run(
-        climb, {"rate": tune.grid_search([0.5, 2.0, 3.0, 4.0])}, metric="height", mode="max",
+        climb, {"rate": tune.grid_search([4.0, 3.0, 2.0, 0.5])}, metric="height", mode="max",
         num_samples=1, pruner=tune.PBT(interval=1), stop={"step": 4}, storage=tmp_path, name="it",
         seed=0, callbacks=[Interrupts()], **on,
     )
-    state = result.trials[0].state
-    assert result.was_interrupted and state == 8.0  # of the best one; its own were 1.0
+    state = result.trials[3].state
+    assert result.was_interrupted and state == 4.0  # of the best one; its own was 0.5
     again = tune.resume(tmp_path / "it", climb, **on)
-    assert again.trials[0].history[2]["height"] == state + 0.5
+    assert again.trials[3].history[1]["height"] == state + 0.5
 
 
 def train(config):

@@ -115,7 +115,9 @@ class _MethodCall:
 
     def begin(self) -> Any:
         actor = self.actor
-        here.actor = actor.waiting  # in the thread's own words: it serves no other actor
+        if actor.waiting is not None:
+            actor.waiting.running = self.number
+            here.actor = actor.waiting  # the thread serves no other actor
         actor.port.began(self.number)
         if self.number in actor.skipped:
             actor.skipped.discard(self.number)

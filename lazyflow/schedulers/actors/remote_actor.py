@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import astuple
 from functools import partial
 from itertools import count
 from typing import Any
@@ -60,7 +61,7 @@ class RemoteActor:
         self._init = PackedCall(spec.init)
         self._made_of: Any = None
         waiting = waiting_actor(spec)
-        self._waiting = None if waiting is None else tuple(waiting)
+        self._waiting = None if waiting is None else astuple(waiting)
         try:
             self._made_of = port.encode((spec.factory, spec.checkpoint))
         except Exception as error:
@@ -131,11 +132,11 @@ class RemoteActor:
         link = self._link
         last = 0 if link is None else link.last_begun()
         if last is not None:
-            return 0 < self._number_of(call) <= last  # they begin in the order of their numbers
+            return 0 < self.number_of(call) <= last  # they begin in the order of their numbers
         running = tuple(self.flying.values())[: self.spec.concurrency]
         return self._is_made and any(item.call is call for item in running)
 
-    def _number_of(self, call: ActorCall) -> int:
+    def number_of(self, call: ActorCall) -> int:
         """Return the number of a call that was sent and not answered, or 0."""
         return next((n for n, item in tuple(self.flying.items()) if item.call is call), 0)
 
@@ -220,7 +221,7 @@ class RemoteActor:
 
     def _skip(self, call: ActorCall) -> None:
         """Keep a call from beginning that was sent and then cancelled."""
-        number = self._number_of(call)
+        number = self.number_of(call)
         if number and self._link is not None:
             self._link.skip(number)
         for item in self._inputs.drop(call):

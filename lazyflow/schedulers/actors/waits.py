@@ -13,14 +13,16 @@ import os
 import threading
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyflow.errors import CycleError
 from lazyflow.schedulers.core.future import TaskFuture
 
 
-class WaitingActor(NamedTuple):
+@dataclass
+class WaitingActor:
     """An actor that runs one call at a time, in the thread that does.
 
     process
@@ -29,11 +31,15 @@ class WaitingActor(NamedTuple):
         The actor among those of that process.
     label
         Its name in messages.
+    running
+        The number of the call that it runs, as it was sent; 0 in the process that made it. What
+        was sent before has ended, also if its answer is on its way.
     """
 
     process: str
     number: int
     label: str
+    running: int = 0
 
     def sleeps(self, futures: Sequence[TaskFuture]) -> None:
         """Note that the thread is about to sleep until all these are done."""
@@ -48,19 +54,22 @@ class _Waits:
     def __init__(self) -> None:
         self.process = uuid.uuid4().hex
         self._lock = threading.Lock()
-        #: By number of an actor: its label, and the calls that it waits for with their actors.
-        self._waits: dict[int, tuple[str, dict[TaskFuture, int]]] = {}
+        #: By number of an actor: itself, and the calls that it waits for with their actors.
+        self._waits: dict[int, tuple[WaitingActor, dict[TaskFuture, int]]] = {}
 
     def add(self, actor: WaitingActor, future: TaskFuture, of: int) -> None:
         """Note that an actor waits for a call of the actor `of`; fail it if that can't end."""
         if actor.process != self.process:
             return
         with self._lock:
-            _, waits = self._waits.setdefault(actor.number, (actor.label, {}))
+            _, waits = self._waits.get(actor.number, (actor, {}))
             waits[future] = of
+            self._waits[actor.number] = actor, waits
             circle = self._path(of, actor.number, {})
-        if circle is not None:
+        run = future.run
+        if circle is not None and run is not None:
             future.set_error(_error([f"{actor.label} waits for {future.name}", *circle]))
+            run[0].forget(0)  # so that it does not begin when the circle is open
         future.add_callback(partial(self._over, actor.number))
 
     def _path(self, start: int, end: int, seen: dict[int, None]) -> list[str] | None:
@@ -68,20 +77,32 @@ class _Waits:
         if start == end:
             return []
         seen[start] = None
-        label, waits = self._waits.get(start, ("", {}))
-        for future, of in waits.items():
-            if of not in seen and not future.done():
-                rest = self._path(of, end, seen)
-                if rest is not None:
-                    return [f"{label} waits for {future.name}", *rest]
+        if start in self._waits:
+            actor, waits = self._waits[start]
+            for future, of in waits.items():
+                if of not in seen and self._is_ahead(future, of):
+                    rest = self._path(of, end, seen)
+                    if rest is not None:
+                        return [f"{actor.label} waits for {future.name}", *rest]
         return None
+
+    def _is_ahead(self, future: TaskFuture, of: int) -> bool:
+        """Tell whether a call has yet to begin, or is what its actor runs."""
+        run = future.run
+        if run is None:
+            return False
+        call = run[0]
+        running = self._waits[of][0].running if of in self._waits else 0
+        number = 0 if call.host is None else call.host.number_of(call)
+        return not 0 < number < running
 
     def _over(self, number: int, future: TaskFuture) -> None:
         with self._lock:
-            label, waits = self._waits.get(number, ("", {}))
-            waits.pop(future, None)
-            if label and not waits:
-                del self._waits[number]
+            if number in self._waits:
+                waits = self._waits[number][1]
+                waits.pop(future, None)
+                if not waits:
+                    del self._waits[number]
 
 
 def _error(circle: list[str]) -> CycleError:

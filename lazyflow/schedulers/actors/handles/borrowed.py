@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import astuple
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -239,7 +240,7 @@ class OwnerLink:
         """Tell the owner that an actor sleeps until the result of a call is there."""
         n = self._number_of(call)
         if n:
-            self._sent((wire.AWAITED, n, tuple(actor)))
+            self._sent((wire.AWAITED, n, astuple(actor)))
 
     def _number_of(self, call: ActorCall) -> int:
         return next((n for n, (sent, _) in tuple(self._calls.items()) if sent is call), 0)
