@@ -26,9 +26,16 @@ __all__ = ["main"]
 
 #: Other programs to run, of lazyflow.learn.examples, by name on the command line.
 EXAMPLES = (
-    "parameter-averaging", "parameter-averaging-actors",
-    "gradient-averaging", "gradient-averaging-actors", "batched-lbfgs", "block-cyclic-saga",
+    "parameter-averaging", "parameter-averaging-actors", "gradient-averaging",
+    "gradient-averaging-actors", "parameter-server", "parameter-server-handles", "data-parallel",
+    "evolution", "serving", "batched-lbfgs", "block-cyclic-saga",
 )
+
+#: What to install for packages that some examples need.
+PACKAGES = {
+    "sklearn": '"lazyflow[learn]"', "tensorflow": "tensorflow-cpu", "torch": '"lazyflow[torch]"',
+    "keras": '"lazyflow[keras]"', "starlette": '"lazyflow[serve]"', "uvicorn": '"lazyflow[serve]"',
+}
 
 C = 1.0
 LINES = 10
@@ -205,29 +212,61 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--timeline", metavar="FILE", help="write what ran where and when to this HTML page"
     )
+    parser.add_argument(
+        "--framework", choices=["numpy", "tensorflow", "torch", "keras"], default="numpy",
+        help="what the model of an averaging or parameter-server example is made of",
+    )
     options = parser.parse_args(argv)
+    if options.framework != "numpy" and not takes_framework(options.example):
+        parser.error(f"--framework {options.framework} is for --example parameter-averaging, "
+                     "gradient-averaging, parameter-server and their variants")
     if not 1 <= options.chunks <= 1000:
         parser.error(f"--chunks must be from 1 to 1000, not {options.chunks}")
     return options
 
 
-def run_example(name: str, scheduler: str) -> int:
+def takes_framework(name: str | None) -> bool:
+    """Tell whether an example has a model in several frameworks."""
+    return (name or "").startswith(("parameter-", "gradient-"))
+
+
+def run_example(name: str, scheduler: str, framework: str) -> int:
     """Run a program of `lazyflow.learn.examples`; returns the exit status."""
     from lazyflow.learn.examples import (
         batched_lbfgs,
         block_cyclic,
+        data_parallel,
+        evolution,
         gradient_averaging,
         parameter_averaging,
+        parameter_server,
+        serving,
     )
 
-    programs: dict[str, Callable[..., Any]] = {
+    mains: dict[str, Callable[..., Any]] = {
         "parameter-averaging": parameter_averaging.main,
         "gradient-averaging": gradient_averaging.main,
+        "parameter-server": parameter_server.main,
+        "data-parallel": data_parallel.main,
+        "evolution": evolution.main,
+        "serving": serving.main,
         "batched-lbfgs": batched_lbfgs.main,
         "block-cyclic-saga": block_cyclic.main,
     }
-    options = {"with_actors": True} if name.endswith("-actors") else {}
-    outcome = programs[name.removesuffix("-actors")](scheduler, **options)
+    options: dict[str, Any] = {"framework": framework} if takes_framework(name) else {}
+    if name.endswith("-actors"):
+        options["with_actors"] = True
+    if name.endswith("-handles"):
+        options["with_handles"] = True
+    program = mains[name.removesuffix("-actors").removesuffix("-handles")]
+    try:
+        outcome = program(scheduler, **options)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in PACKAGES:
+            raise
+        print(f"This example needs {missing}: pip install {PACKAGES[missing]}", file=sys.stderr)
+        return 1
     return 0 if outcome.reached else 1
 
 
@@ -257,7 +296,7 @@ def main(argv: list[str]) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run the demo or the example that is asked for; return the exit status."""
     if options.example:
-        return run_example(options.example, options.scheduler)
+        return run_example(options.example, options.scheduler, options.framework)
     began = perf_counter()
     try:
         digits = Digits.load()

@@ -18,6 +18,7 @@ The way of one ``fit``, in reading order:
 `kernels/`     functions of the rows of one chunk, without graphs
 `solvers/`     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, `minimize`
 `estimators/`  what has scikit-learn's names
+`parallel/`    networks of PyTorch and Keras, trained by actors that have a copy each
 `chunked/`     scaling, splitting and scores of chunked arrays
 `examples/`    small programs on futures and worker states; SAGA as it was written for dask in 2017
 `trees`        arrays in dicts and lists, for `lazyflow.weights`
@@ -44,15 +45,17 @@ if TYPE_CHECKING:
     from lazyflow.learn.estimators.elastic_net import ElasticNet, Lasso
     from lazyflow.learn.estimators.least_squares import LinearRegression, Ridge
     from lazyflow.learn.estimators.logistic_regression import LogisticRegression
+    from lazyflow.learn.parallel.training import DataParallel
     from lazyflow.learn.solvers.minimize import minimize
 
 __all__ = [
-    "ElasticNet", "Lasso", "LinearRegression", "LogisticRegression", "Ridge", "StandardScaler",
-    "accuracy_score", "log_loss", "mean_squared_error", "minimize", "r2_score",
+    "DataParallel", "ElasticNet", "Lasso", "LinearRegression", "LogisticRegression", "Ridge",
+    "StandardScaler", "accuracy_score", "log_loss", "mean_squared_error", "minimize", "r2_score",
     "train_test_split",
 ]
 
 _MODULES = {
+    "DataParallel": "parallel.training",
     "ElasticNet": "estimators.elastic_net",
     "Lasso": "estimators.elastic_net",
     "LinearRegression": "estimators.least_squares",

@@ -1,4 +1,4 @@
-"""The model of the averaging examples in PyTorch and in Keras: what `linear` has in NumPy.
+"""The model of the averaging examples in TensorFlow, PyTorch, Keras: what `linear` has in NumPy.
 
 Each is made in the worker that needs it, and nothing of the framework travels. A framework is
 imported when its first model is made.
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.learn.examples.linear import RATE, LinearModel
+from lazyflow.learn.parallel.trainers import KerasTrainer
 from lazyflow.weights import get_weights, set_weights
 
 __all__ = ["MODELS", "clear", "first_weights"]
@@ -47,14 +48,61 @@ def torch_model() -> Any:
     return zeroed(TorchModel())
 
 
+def tensorflow_model() -> Any:
+    """Return a module of TensorFlow with one slope and one intercept."""
+    import tensorflow as tf
+
+    class TensorFlowModel(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.slope = tf.Variable([0.0], name="slope")
+            self.intercept = tf.Variable([0.0], name="intercept")
+
+        def gradients(self, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+            places, values = (tf.constant(v, tf.float32) for v in (x, y))
+            variables = [self.slope, self.intercept]
+            with tf.GradientTape() as tape:
+                off = self.slope * places + self.intercept - values
+                loss = tf.reduce_mean(off**2)
+            by_name = dict(zip(
+                (v.name for v in variables), tape.gradient(loss, variables), strict=True))
+            return [by_name[v.name].numpy() for v in self.variables]
+
+        def apply(self, gradients: list[np.ndarray]) -> None:
+            for variable, gradient in zip(self.variables, gradients, strict=True):
+                variable.assign_sub(RATE * gradient)
+
+        def train(self, x: np.ndarray, y: np.ndarray, steps: int) -> None:
+            for _ in range(steps):
+                self.apply(self.gradients(x, y))
+
+    return TensorFlowModel()
+
+
 def keras_model() -> Any:
-    """Return a Keras model of one slope and one intercept; it trains by Keras' own loop."""
+    """Return a Keras model of one slope and one intercept; it trains by Keras' own loop.
+
+    Keras itself tells no gradients: `lazyflow.learn.DataParallel` has them from its backend.
+    """
     import keras
 
     class KerasModel(keras.Sequential):
         def train(self, x: np.ndarray, y: np.ndarray, steps: int) -> None:
             for _ in range(steps):
                 self.train_on_batch(x[:, None], y[:, None])
+
+        def _trainer(self) -> KerasTrainer:
+            def squared(y: Any, found: Any) -> Any:
+                return keras.ops.mean((found - y) ** 2)
+
+            return KerasTrainer(self, squared, lambda _: keras.optimizers.SGD(RATE))
+
+        def gradients(self, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+            places, values = (v.astype(np.float32)[:, None] for v in (x, y))
+            return self._trainer().gradients(places, values)[1]
+
+        def apply(self, gradients: list[np.ndarray]) -> None:
+            self._trainer().apply(gradients)
 
     model = KerasModel([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile(optimizer=keras.optimizers.SGD(RATE), loss="mse")
@@ -75,8 +123,11 @@ def clear(model: Any) -> None:
     set_weights(model, weights)
 
 
-#: How each framework's model is made. Keras can't tell gradients without its backend.
-MODELS = {"numpy": LinearModel, "torch": torch_model, "keras": keras_model}
+#: How each framework's model is made.
+MODELS = {
+    "numpy": LinearModel, "tensorflow": tensorflow_model, "torch": torch_model,
+    "keras": keras_model,
+}
 
 
 def first_weights(framework: str) -> Any:

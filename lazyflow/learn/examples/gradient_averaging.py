@@ -86,7 +86,7 @@ def train_with_actors(framework: str) -> list[Any]:
 def main(
     scheduler: str = "threads", framework: str = "numpy", with_actors: bool = False
 ) -> FittedLine:
-    """Fit y = 0.1 x + 0.3 and print how; `framework` is ``"numpy"`` or ``"torch"``."""
+    """Fit y = 0.1 x + 0.3 and print how; `framework` is one of `frameworks.MODELS`."""
     train = train_with_actors if with_actors else train_with_state
     print(
         f"Gradient averaging: {WORKERS} gradients a step, {STEPS} steps, {framework}, "

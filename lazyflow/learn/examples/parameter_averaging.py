@@ -71,7 +71,7 @@ def train_with_actors(framework: str) -> list[Any]:
 def main(
     scheduler: str = "threads", framework: str = "numpy", with_actors: bool = False
 ) -> FittedLine:
-    """Fit y = 0.1 x + 0.3 and print how; `framework` is ``"numpy"``, ``"torch"`` or ``"keras"``."""
+    """Fit y = 0.1 x + 0.3 and print how; `framework` is one of `frameworks.MODELS`."""
     train = train_with_actors if with_actors else train_with_state
     print(
         f"Parameter averaging: {WORKERS} copies, {STEPS} steps a round, {framework}, "

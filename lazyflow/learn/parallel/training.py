@@ -1,0 +1,233 @@
+"""Data-parallel training: each actor has a copy of the model and trains it on its part of a batch.
+
+The actors form a tree. In each step every actor adds the gradients of those below it to its own,
+so that the sum arrives at the first one; each then takes the same step along it. All copies stay
+equal, bit for bit, and equal to one that was trained alone on the same parts.
+
+An actor whose process ends starts again with the state that it had after its last step, and the
+step is made again by those that have not made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lazyflow.api.actors import actor
+from lazyflow.api.futures import Future
+from lazyflow.api.run_options import SchedulerLike
+from lazyflow.errors import WorkerDied
+from lazyflow.learn.parallel.trainers import Trainer, trainer_of
+
+__all__ = ["DataParallel"]
+
+T = TypeVar("T")
+
+#: Loss and gradient, both times rows, and rows.
+_Sums = tuple[float, list[np.ndarray], int]
+
+
+class _Replica:
+    """One copy of the model; those below it in the tree are handles of actors."""
+
+    def __init__(self, make: Callable[[], Trainer]) -> None:
+        self._trainer = make()
+        self._below: list[Any] = []
+        self._part: tuple[Any, Any] | None = None
+        self._steps = 0
+        self._loss = float("nan")  # before the last step
+
+    def join(self, below: list[Any]) -> None:
+        """Take the place of the tree above some others."""
+        self._below = below
+
+    def take_part(self, X: Any, y: Any) -> None:
+        """Take the rows of the next step."""
+        self._part = X, y
+
+    def summed(self) -> _Sums | None:
+        """Return what this one and those below it have together; None: no rows."""
+        below = [replica.summed() for replica in self._below]  # all work at once
+        assert self._part is not None
+        sums: _Sums | None = None
+        rows = len(self._part[0])
+        if rows:
+            loss, gradient = self._trainer.gradients(*self._part)
+            sums = loss * rows, [each * rows for each in gradient], rows
+        for future in below:
+            sums = _added(sums, future.result())
+        return sums
+
+    def apply(self, step: int, sums: _Sums) -> float:
+        """Make a step, unless it is made; return the mean loss before it."""
+        if self._steps == step:
+            loss, gradient, rows = sums
+            self._trainer.apply([each / rows for each in gradient])
+            self._steps += 1
+            self._loss = loss / rows
+        return self._loss
+
+    def steps(self) -> int:
+        """Return how many steps were made."""
+        return self._steps
+
+    def weights(self) -> Any:
+        """Return the weights."""
+        return self._trainer.weights()
+
+    def state(self) -> Any:
+        """Return what the next steps depend on."""
+        return self._steps, self._loss, self._trainer.state()
+
+    def set_state(self, state: Any) -> None:
+        """Go on from the state of another copy, or from a checkpoint."""
+        self._steps, self._loss, kept = state
+        self._trainer.set_state(kept)
+
+
+def _added(sums: _Sums | None, others: _Sums | None) -> _Sums | None:
+    if sums is None or others is None:
+        return others if sums is None else sums
+    gradient = [a + b for a, b in zip(sums[1], others[1], strict=True)]
+    return sums[0] + others[0], gradient, sums[2] + others[2]
+
+
+class DataParallel:
+    """Trains copies of one network in actors, each on its part of every batch.
+
+    Parameters
+    ----------
+    model_fn
+        Returns the model: a ``torch.nn.Module``, a ``keras.Model``, or an object with
+        ``gradients(X, y)``, which returns the mean loss and a list of arrays, ``apply(gradient)``,
+        and weights that `lazyflow.weights` knows. It is called in each actor; all start with the
+        weights of the first.
+    loss_fn
+        ``loss_fn(predictions, y)`` of PyTorch, ``loss_fn(y, predictions)`` of Keras, the mean
+        over the rows.
+    optimizer_fn
+        Takes the parameters and returns an optimizer of the framework.
+    workers
+        The number of actors.
+    scheduler
+        Where they live; by default chosen as for any actor.
+    restarts
+        How many times the process of each may end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lazyflow.learn import DataParallel
+    >>> class Line:
+    ...     def __init__(self): self.w = np.zeros(2)
+    ...     def get_weights(self): return [self.w]
+    ...     def set_weights(self, weights): self.w, = weights
+    ...     def gradients(self, X, y):
+    ...         off = X @ self.w - y
+    ...         return float((off**2).mean()), [2 * X.T @ off / len(X)]
+    ...     def apply(self, gradient): self.w = self.w - 0.2 * gradient[0]
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> training = DataParallel(Line, workers=3)
+    >>> losses = training.fit([(X, X @ [1.0, 2.0])] * 40)
+    >>> losses[-1] < 1e-4 * losses[0], training.weights()[0].round(2)
+    (True, array([1., 2.]))
+    """
+
+    def __init__(
+        self, model_fn: Callable[[], Any], loss_fn: Callable[..., Any] | None = None,
+        optimizer_fn: Callable[..., Any] | None = None, *, workers: int = 2,
+        scheduler: SchedulerLike | None = None, restarts: int = 3,
+    ) -> None:
+        if not isinstance(workers, int) or workers < 1:
+            raise ValueError(f"workers must be a whole number, 1 or more; got {workers!r}")
+        make = partial(trainer_of, model_fn, loss_fn, optimizer_fn)
+        replica = actor(
+            _Replica, scheduler=scheduler, restarts=restarts, checkpoint=("state", "set_state"))
+        self._replicas = [replica(make) for _ in range(workers)]
+        self._restarts = restarts
+        self._steps = 0
+        first, *others = self._replicas
+        state = first.state()
+        _results([each.set_state(state) for each in others])
+        self._join()
+
+    def fit(self, batches: Iterable[tuple[Any, Any]]) -> list[float]:
+        """Train on some batches, pairs of rows and targets; return the mean loss before each step.
+
+        Raises
+        ------
+        WorkerDied
+            The process of an actor has ended more often than `restarts`.
+        """
+        return [self._step(*batch) for batch in batches]
+
+    def weights(self) -> Any:
+        """Return the weights of the model, as `lazyflow.weights.get_weights` does."""
+        return self._replicas[0].weights().result()
+
+    def _join(self) -> None:
+        replicas = self._replicas
+        _results([each.join(replicas[2 * k + 1 : 2 * k + 3]) for k, each in enumerate(replicas)])
+
+    def _step(self, X: Any, y: Any) -> float:
+        if not len(X) or len(X) != len(y):
+            raise ValueError(
+                f"a batch must have as many rows as targets, and one at least; this one has "
+                f"{len(X)} rows and {len(y)} targets"
+            )
+        count = len(self._replicas)
+        parts = list(zip(np.array_split(X, count), np.array_split(y, count), strict=True))
+        loss = self._surely(partial(self._made, parts))
+        self._steps += 1
+        return loss
+
+    def _made(self, parts: list[tuple[Any, Any]]) -> float:
+        """Have those make a step that have not made it; return the mean loss before it."""
+        taken = [each.take_part(*part) for each, part in zip(self._replicas, parts, strict=True)]
+        sums = self._replicas[0].summed()
+        # Not before it is there: calls that wait for it would stand before those that it needs.
+        _wait_for([*taken, sums])
+        return float(_results([each.apply(self._steps, sums) for each in self._replicas])[0])
+
+    def _surely(self, make: Callable[[], T]) -> T:
+        """Return what a function returns, which is called again when an actor ends."""
+        left = self._restarts * len(self._replicas)
+        is_level = True
+        while True:
+            try:
+                if not is_level:
+                    self._level()
+                    is_level = True
+                return make()
+            except WorkerDied:
+                if not left:
+                    raise
+                left -= 1
+                is_level = False
+
+    def _level(self) -> None:
+        """Bring the copies to one state, after some have started again from what they had."""
+        self._join()
+        steps = _results([each.steps() for each in self._replicas])
+        ahead = self._replicas[steps.index(max(steps))].state()
+        _results([
+            each.set_state(ahead)
+            for each, k in zip(self._replicas, steps, strict=True) if k < max(steps)
+        ])
+
+
+def _wait_for(futures: list[Future]) -> None:
+    """Wait for calls, whose results may stay where they are; raise the first error."""
+    errors = [future.exception() for future in futures]
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def _results(futures: list[Future]) -> list[Any]:
+    """Return results; raise the first error when all have ended."""
+    _wait_for(futures)
+    return [future.result() for future in futures]
