@@ -104,7 +104,8 @@ def test_an_actor_that_dies_loses_the_call_that_it_ran_and_no_other(
 ) -> None:
     pool = ActorPool([Counter.options(restarts=restarts)() for _ in range(2)])
     found = results_of(pool.map(dies_at(5), range(40)))
-    assert shown(found) == [WorkerDied if x == 5 else x for x in range(40)]
+    expected = [WorkerDied if x == 5 else x for x in range(40)]
+    assert shown(found) == expected, [str(x) for x in found]
     assert "Counter.die" in str(found[5])
     assert list(pool.map(lambda a, x: a.total(x), range(10))) == list(range(10))
 
