@@ -41,6 +41,40 @@ class Server:
         return np.ones(size // 8)
 
 
+class Caller:
+    """Calls a server, of which it has the handle."""
+
+    def __init__(self, server: Any, on_ray: bool) -> None:
+        self.server = server
+        self.on_ray = on_ray
+
+    def _call(self, method: str, *args: Any) -> Any:
+        bound = getattr(self.server, method)
+        return bound.remote(*args) if self.on_ray else bound(*args)
+
+    def _got(self, future: Any) -> Any:
+        if not self.on_ray:
+            return future.result()
+        import ray
+
+        return ray.get(future)
+
+    def one_by_one(self, count: int) -> int:
+        before = self._got(self._call("add", 0))
+        for _ in range(count):
+            last = self._got(self._call("add", 1))
+        return int(last - before)
+
+    def at_once(self, count: int) -> int:
+        before = self._got(self._call("add", 0))
+        futures = [self._call("add", 1) for _ in range(count)]
+        return int(max(map(self._got, futures)) - before)
+
+    def arrays(self, count: int, size: int) -> float:
+        array = np.ones(size // 8)
+        return float(sum(self._got(self._call("total", array)) for _ in range(count)))
+
+
 @dataclass(frozen=True)
 class Size(common.Turns):
     """How much is measured. A goal is judged where its numbers are those of the full size."""
@@ -64,6 +98,7 @@ class Side:
     actor: Any
     call: Callable[..., Any]  # (method, *arguments) -> future
     get: Callable[[Any], Any]
+    between: Callable[..., Any] | None = None  # likewise, of a `Caller` that has its handle
 
 
 class Bench(common.Bench):
@@ -107,13 +142,21 @@ class Bench(common.Bench):
 
     def _lazyflow(self, scheduler: str) -> Side:
         actor = self.lazyflow.actor(Server, scheduler=scheduler)()
-        return Side(actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result())
+        caller = self.lazyflow.actor(Caller, scheduler=scheduler)(actor, False)
+        return Side(
+            actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result(),
+            lambda m, *a: getattr(caller, m)(*a),
+        )
 
     def _on_ray(self) -> Side:
         assert self._ray is not None
         ray = self._ray()
         actor = ray.remote(Server).remote()
-        return Side(actor, lambda m, *a: getattr(actor, m).remote(*a), ray.get)
+        caller = ray.remote(Caller).remote(actor, True)
+        return Side(
+            actor, lambda m, *a: getattr(actor, m).remote(*a), ray.get,
+            lambda m, *a: getattr(caller, m).remote(*a),
+        )
 
     def _on_distributed(self) -> Side:
         from distributed import Client, LocalCluster
@@ -122,7 +165,11 @@ class Bench(common.Bench):
             LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address="127.0.0.1:0")
         )
         actor = self._client.submit(Server, actor=True).result()
-        return Side(actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result())
+        caller = self._client.submit(Caller, actor, False, actor=True).result()
+        return Side(
+            actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result(),
+            lambda m, *a: getattr(caller, m)(*a),
+        )
 
 
 # -- cases ----------------------------------------------------------------------------------
@@ -180,8 +227,31 @@ def large(bench: Bench) -> Table:
     return bench.table(large, rows, failed, amount=f"{size / MB:,.0f} MB")
 
 
+def between(bench: Bench) -> Table:
+    """calls of one actor by another; result = how many times Ray's time"""
+    count, larges, size = bench.size.calls, bench.size.larges, bench.size.large
+    cases: list[tuple[str, tuple[Any, ...], Any, float]] = [
+        ("one by one", ("one_by_one", count), count, 1e3 / count),
+        ("at once", ("at_once", count), count, 1e3 / count),
+        (f"{size / MB:,.0f} MB", ("arrays", larges, size), 2.0 * larges, 1e3 / larges),
+    ]
+    rows: list[Any] = []
+    failed: dict[str, str] = {}
+    for row, asked, right, unit in cases:
+        def work(side: Side, asked: tuple[Any, ...] = asked) -> Any:
+            assert side.between is not None
+            return side.get(side.between(*asked))
+
+        found, broken = bench.measure(bench.timed(row, work, right), "ms", unit)
+        rows += found
+        failed |= broken
+    for each in rows:
+        each.result = each.ratio("lazyflow", "ray")
+    return bench.table(between, rows, failed, amount=f"{count:,} calls")
+
+
 CASES: dict[str, Callable[[Bench], Table]] = {
-    case.__name__: case for case in (call, pipelined, large)
+    case.__name__: case for case in (call, pipelined, large, between)
 }
 
 main = Suite(

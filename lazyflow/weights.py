@@ -10,7 +10,8 @@ A model is recognized by its methods, so no framework is imported:
 model              methods                               weights
 =================  ====================================  =======================================
 Keras              ``get_weights``, ``set_weights``      list of arrays
-PyTorch            ``state_dict``, ``load_state_dict``   dict of arrays, buffers included
+PyTorch            ``state_dict``, ``load_state_dict``   dict of arrays, buffers included; of an
+                                                         optimiser what it keeps: "0.exp_avg"
 scikit-learn       ``fit``, ``get_params``               dict of fitted arrays: coef_, ...
 TensorFlow         ``variables`` with ``assign``         list of arrays; Keras's optimisers, too
 dict or list       of arrays, to any depth               the same, copied
@@ -69,8 +70,8 @@ def get_weights(model: Any) -> Any:
     Parameters
     ----------
     model
-        A PyTorch module, a Keras model, a ``tf.Module``, an optimiser of Keras's, a fitted
-        scikit-learn estimator, or a dict or list of arrays.
+        A PyTorch module, a Keras model, a ``tf.Module``, an optimiser of PyTorch's or Keras's, a
+        fitted scikit-learn estimator, or a dict or list of arrays.
 
     Returns
     -------
@@ -105,6 +106,8 @@ def get_weights(model: Any) -> Any:
         state = model.state_dict()
         _check_extra_state(state)
         return {name: array_of(w, name) for name, w in state.items()}
+    if kind == "torch optimiser":
+        return {name: array_of(w, name) for name, w in _kept_by(model)}
     if kind == "variables":
         variables = _variables_of(model)
         if not variables:
@@ -147,6 +150,9 @@ def set_weights(model: Any, weights: Any) -> None:
     if kind == "sklearn":
         set_fitted_arrays(model, weights)
         return
+    if kind == "torch optimiser":
+        _set_kept(model, weights)
+        return
     now = get_weights(model)
     fitting = mapped(fitted_to, [now, weights], "weights")
     if kind == "keras":
@@ -168,6 +174,51 @@ def _check_extra_state(state: Mapping[str, Any]) -> None:
                 f"{name} is a {type(value).__name__}, which get_extra_state() of the module makes "
                 "and no array can hold: return a tensor there, or send model.state_dict() itself"
             )
+
+
+def _kept_by(optimiser: Any) -> Iterator[tuple[str, Any]]:
+    """Yield names and tensors of what an optimiser of PyTorch keeps for its parameters."""
+    for at, kept in optimiser.state_dict()["state"].items():
+        for key, value in kept.items():
+            if value is None:
+                continue
+            if not hasattr(value, "detach"):
+                raise ValueError(
+                    f"{at}.{key} of this {type(optimiser).__name__} is a {type(value).__name__}, "
+                    "which is no array: send optimiser.state_dict() itself"
+                )
+            yield f"{at}.{key}", value
+
+
+def _set_kept(optimiser: Any, weights: Any) -> None:
+    """Set what an optimiser of PyTorch keeps, also one that has made no step yet."""
+    if not isinstance(weights, Mapping):
+        raise ValueError(
+            f"the weights of a {type(optimiser).__name__} are a dict by name, such as "
+            f"'0.exp_avg'; got a {type(weights).__name__}"
+        )
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    now = dict(_kept_by(optimiser))
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in weights.items():
+        at, _, key = str(name).partition(".")
+        array = np.asarray(value)
+        if not (at.isdecimal() and key and int(at) < len(parameters)):
+            raise ValueError(
+                f"{name!r} is no name of what a {type(optimiser).__name__} of {len(parameters)} "
+                "parameters keeps: names are the number of a parameter, a point, and a word"
+            )
+        parameter = parameters[int(at)]
+        shapes = {tuple(now[name].shape)} if name in now else {(), tuple(parameter.shape)}
+        if array.shape not in shapes:
+            raise ValueError(
+                f"{name} has shape {array.shape}, and that of the optimiser has "
+                f"{' or '.join(map(str, sorted(shapes)))}"
+            )
+        like = now.get(name, parameter)
+        state.setdefault(int(at), {})[key] = like.new_tensor(_as_plain(array))
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
 def _load(module: Any, weights: dict[str, Any], strict: bool) -> None:
@@ -382,6 +433,7 @@ def _kind_of(model: Any) -> str:
     if not isinstance(model, type):
         for kind, names in (
             ("keras", ("get_weights", "set_weights")),  # first: on PyTorch they are modules too
+            ("torch optimiser", ("state_dict", "load_state_dict", "zero_grad", "add_param_group")),
             ("torch", ("state_dict", "load_state_dict")),
             ("sklearn", ("fit", "get_params")),
         ):
