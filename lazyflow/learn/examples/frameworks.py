@@ -6,6 +6,7 @@ imported when its first model is made.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,18 +56,14 @@ def tensorflow_model() -> Any:
     class TensorFlowModel(tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.slope = tf.Variable([0.0], name="slope")
-            self.intercept = tf.Variable([0.0], name="intercept")
+            self.kernel = tf.Variable([0.0])  # variables are in the order of these names
+            self.offset = tf.Variable([0.0])
 
         def gradients(self, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
             places, values = (tf.constant(v, tf.float32) for v in (x, y))
-            variables = [self.slope, self.intercept]
             with tf.GradientTape() as tape:
-                off = self.slope * places + self.intercept - values
-                loss = tf.reduce_mean(off**2)
-            by_name = dict(zip(
-                (v.name for v in variables), tape.gradient(loss, variables), strict=True))
-            return [by_name[v.name].numpy() for v in self.variables]
+                loss = tf.reduce_mean((self.kernel * places + self.offset - values) ** 2)
+            return [each.numpy() for each in tape.gradient(loss, self.variables)]
 
         def apply(self, gradients: list[np.ndarray]) -> None:
             for variable, gradient in zip(self.variables, gradients, strict=True):
@@ -91,6 +88,7 @@ def keras_model() -> Any:
             for _ in range(steps):
                 self.train_on_batch(x[:, None], y[:, None])
 
+        @cached_property
         def _trainer(self) -> KerasTrainer:
             def squared(y: Any, found: Any) -> Any:
                 return keras.ops.mean((found - y) ** 2)
@@ -99,10 +97,10 @@ def keras_model() -> Any:
 
         def gradients(self, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
             places, values = (v.astype(np.float32)[:, None] for v in (x, y))
-            return self._trainer().gradients(places, values)[1]
+            return self._trainer.gradients(places, values)[1]
 
         def apply(self, gradients: list[np.ndarray]) -> None:
-            self._trainer().apply(gradients)
+            self._trainer.apply(gradients)
 
     model = KerasModel([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile(optimizer=keras.optimizers.SGD(RATE), loss="mse")
