@@ -14,14 +14,14 @@ import numpy as np
 import lazyflow
 from lazyflow.learn.parallel.training import DataParallel
 
-__all__ = ["Compared", "Network", "alone", "batches", "main"]
+__all__ = ["Compared", "DigitNetwork", "alone", "batches", "main"]
 
 WORKERS, EPOCHS, BATCH = 4, 8, 100
 HIDDEN, RATE, MOMENTUM = 32, 0.2, 0.9
 GOAL = 0.95
 
 
-class Network:
+class DigitNetwork:
     """Two layers for 10 classes, trained by gradient descent with momentum."""
 
     def __init__(self) -> None:
@@ -105,12 +105,12 @@ def batches(
     return found
 
 
-def alone(data: list[tuple[np.ndarray, np.ndarray]]) -> tuple[list[float], Network]:
+def alone(data: list[tuple[np.ndarray, np.ndarray]]) -> tuple[list[float], DigitNetwork]:
     """Train one network on the same parts of the same batches; return the losses and the network.
 
     The parts are added as the tree of four adds them: 0 + (1 + 3) + 2.
     """
-    network, losses = Network(), []
+    network, losses = DigitNetwork(), []
     for X, y in data:
         parts = zip(np.array_split(X, WORKERS), np.array_split(y, WORKERS), strict=True)
         sums: list[list[Any]] = []
@@ -145,9 +145,9 @@ def main(scheduler: str = "threads", epochs: int = EPOCHS) -> Compared:
         f"scheduler {scheduler}"
     )
     with lazyflow.config.set(scheduler=scheduler):
-        training = DataParallel(Network, workers=WORKERS)
+        training = DataParallel(DigitNetwork, workers=WORKERS)
         losses = training.fit(data)
-        network = Network()
+        network = DigitNetwork()
         network.set_weights(training.weights())
     expected, _one = alone(data)
     accuracy = network.accuracy(X_test, y_test)

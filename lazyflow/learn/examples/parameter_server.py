@@ -21,7 +21,7 @@ from lazyflow.learn.examples.frameworks import MODELS
 from lazyflow.learn.examples.linear import FittedLine, batch, print_history
 from lazyflow.weights import get_weights, set_weights
 
-__all__ = ["Server", "Worker", "as_they_come", "by_themselves", "main"]
+__all__ = ["GradientWorker", "WeightServer", "as_they_come", "by_themselves", "main"]
 
 WORKERS, PUSHES = 4, 200  # pushes of each worker
 
@@ -33,7 +33,7 @@ def part_of(gradient: Any) -> Any:
     return [each / WORKERS for each in gradient]
 
 
-class Server:
+class WeightServer:
     """Has the weights."""
 
     def __init__(self, framework: str) -> None:
@@ -58,7 +58,7 @@ class Server:
         return self.kept
 
 
-class Worker:
+class GradientWorker:
     """Computes gradients, each of a batch of its own."""
 
     def __init__(self, framework: str, number: int) -> None:
@@ -111,8 +111,8 @@ def main(
         f"{framework}, scheduler {scheduler}{', by themselves' if with_handles else ''}"
     )
     with lazyflow.config.set(scheduler=scheduler):
-        server = lazyflow.actor(Server)(framework)
-        workers = [lazyflow.actor(Worker)(framework, number) for number in range(WORKERS)]
+        server = lazyflow.actor(WeightServer)(framework)
+        workers = [lazyflow.actor(GradientWorker)(framework, number) for number in range(WORKERS)]
         drive(server, workers)
         history = [lazyflow.put(weights) for weights in server.history().result()]
         return print_history(history, "x 100", every=1)

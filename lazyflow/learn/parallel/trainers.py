@@ -16,7 +16,7 @@ import numpy as np
 from lazyflow.weights import get_weights, set_weights
 
 
-class Trainer(ABC):
+class ModelTrainer(ABC):
     """A copy of a model with its optimizer."""
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Trainer(ABC):
 def trainer_of(
     model_fn: Callable[[], Any], loss_fn: Callable[..., Any] | None,
     optimizer_fn: Callable[..., Any] | None,
-) -> Trainer:
+) -> ModelTrainer:
     """Make a model and its trainer."""
     model = model_fn()
     if hasattr(model, "gradients") and hasattr(model, "apply"):
@@ -65,7 +65,7 @@ def trainer_of(
     )
 
 
-class _OwnTrainer(Trainer):
+class _OwnTrainer(ModelTrainer):
     """An object that does it by itself; its state is its weights, or what ``get_state`` returns."""
 
     def __init__(self, model: Any) -> None:
@@ -94,7 +94,7 @@ class _OwnTrainer(Trainer):
             set_weights(model, state)
 
 
-class _TorchTrainer(Trainer):
+class _TorchTrainer(ModelTrainer):
     """A module of PyTorch."""
 
     def __init__(self, model: Any, loss_fn: Any, optimizer_fn: Any) -> None:
@@ -141,7 +141,7 @@ class _TorchTrainer(Trainer):
         self._optimizer.load_state_dict(optimizer)
 
 
-class KerasTrainer(Trainer):
+class KerasTrainer(ModelTrainer):
     """A model of Keras 3, on the backends TensorFlow and PyTorch."""
 
     def __init__(self, model: Any, loss_fn: Any, optimizer_fn: Any) -> None:

@@ -20,7 +20,7 @@ from lazyflow.api.actors import actor
 from lazyflow.api.futures import Future
 from lazyflow.api.run_options import SchedulerLike
 from lazyflow.errors import WorkerDied
-from lazyflow.learn.parallel.trainers import Trainer, trainer_of
+from lazyflow.learn.parallel.trainers import ModelTrainer, trainer_of
 
 __all__ = ["DataParallel"]
 
@@ -33,7 +33,7 @@ _Sums = tuple[float, list[np.ndarray], int]
 class _Replica:
     """One copy of the model; those below it in the tree are handles of actors."""
 
-    def __init__(self, make: Callable[[], Trainer]) -> None:
+    def __init__(self, make: Callable[[], ModelTrainer]) -> None:
         self._trainer = make()
         self._below: list[Any] = []
         self._part: tuple[Any, Any] | None = None
@@ -161,11 +161,38 @@ class DataParallel:
         ------
         WorkerDied
             The process of an actor has ended more often than `restarts`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lazyflow.learn import DataParallel
+        >>> class Mean:
+        ...     def __init__(self): self.w = np.zeros(1)
+        ...     def get_weights(self): return [self.w]
+        ...     def set_weights(self, weights): self.w, = weights
+        ...     def gradients(self, X, y): return ((self.w - y)**2).mean(), [(self.w - y).mean()]
+        ...     def apply(self, gradient): self.w = self.w - gradient[0]
+        >>> y = np.array([1.0, 2.0, 3.0])
+        >>> [round(loss, 3) for loss in DataParallel(Mean).fit([(y, y)] * 2)]
+        [4.667, 0.667]
         """
         return [self._step(*batch) for batch in batches]
 
     def weights(self) -> Any:
-        """Return the weights of the model, as `lazyflow.weights.get_weights` does."""
+        """Return the weights of the model, as `lazyflow.weights.get_weights` does.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lazyflow.learn import DataParallel
+        >>> class Nothing:
+        ...     def get_weights(self): return [np.zeros(1)]
+        ...     def set_weights(self, weights): pass
+        ...     def gradients(self, X, y): return 0.0, [np.zeros(1)]
+        ...     def apply(self, gradient): pass
+        >>> DataParallel(Nothing).weights()
+        [array([0.])]
+        """
         return self._replicas[0].weights().result()
 
     def _join(self) -> None:
