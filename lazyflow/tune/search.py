@@ -62,6 +62,7 @@ class SearchSettings:
     fail_fast: bool
     name: str
     seed: int
+    keep_checkpoints: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.metric, str) or not self.metric:
@@ -72,7 +73,9 @@ class SearchSettings:
         if self.mode not in ("min", "max"):
             hint = settings.nearest(str(self.mode), ["min", "max"])
             raise ValueError(f"mode must be 'min' or 'max'; got {self.mode!r}{hint}")
-        for word, least in (("num_samples", 1), ("max_concurrent", 1), ("max_failures", 0)):
+        for word, least in (
+            ("num_samples", 1), ("max_concurrent", 1), ("max_failures", 0), ("keep_checkpoints", 1),
+        ):
             value = vars(self)[word]
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, int) or value < least
@@ -290,7 +293,7 @@ class Search:
         if self.folder is not None:
             self.folder.report(trial, report.metrics)
             if report.state is not None:
-                self.folder.keep_state(trial)
+                self.folder.keep_state(trial, self.given.keep_checkpoints)
         for callback in self.callbacks:
             callback.on_report(trial, report.metrics)
         return self._decide(trial, len(trial.history), report.metrics)
@@ -346,7 +349,8 @@ class Search:
             trial.status = PAUSED
             trial.kept_at = len(trial.history)
             if self.folder is not None and trial.packed_state is not None:
-                self.folder.keep_state(trial)  # it may be another trial's
+                # it may be another trial's
+                self.folder.keep_state(trial, self.given.keep_checkpoints)
                 self.folder.note(trial)
             self._wait(trial)
         else:
@@ -433,6 +437,7 @@ def run(
     verbose: int = 1,
     seed: int | None = None,
     data: Mapping[str, Any] | None = None,
+    keep_checkpoints: int = 1,
 ) -> SearchResult:
     """Search a space for the configuration whose metric is best.
 
@@ -484,6 +489,8 @@ def run(
         Of all draws: the same seed gives the same configurations on every scheduler.
     data
         Values that trials get as keywords. They are given to workers once, and are read-only.
+    keep_checkpoints
+        How many of the latest states of each trial stay in its folder.
 
     Returns
     -------
@@ -514,7 +521,7 @@ def run(
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     given = SearchSettings(
         space, metric, mode, num_samples, sampler, pruner, max_concurrent, stop, max_failures,
-        fail_fast, name, seed,
+        fail_fast, name, seed, keep_checkpoints,
     )
     search = _search(given, fn, data, callbacks, verbose, time_budget, None)
     if storage is not None:

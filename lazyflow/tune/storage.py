@@ -8,7 +8,8 @@ a line of ``result.jsonl`` that a kill has cut is taken for not written. In the 
     trial_00000/params.json     the configuration, and how the trial is doing
     trial_00000/params.pkl      the configuration, where JSON can't hold it
     trial_00000/result.jsonl    a line for each report
-    trial_00000/checkpoint_000003.pkl    the state that came with report 3, the last one that did
+    trial_00000/checkpoint_000003.pkl    the state that came with report 3, the last one that did;
+                                         with ``keep_checkpoints=`` those before it, too
 """
 
 from __future__ import annotations
@@ -93,15 +94,16 @@ class SearchFolder:
         with open(self._folder(trial) / _RESULTS, "ab", buffering=0) as file:
             file.write((json.dumps(metrics, default=repr) + "\n").encode())
 
-    def keep_state(self, trial: Trial) -> None:
-        """Keep the state of a trial in place of the one before."""
+    def keep_state(self, trial: Trial, count: int) -> None:
+        """Keep the state of a trial, and of those before it so many that there are `count`."""
         assert trial.packed_state is not None
         folder = self._folder(trial)
         new = folder / f"checkpoint_{trial.kept_at:06d}.pkl"
         _write(new, trial.packed_state)
-        for old in folder.glob("checkpoint_*.pkl"):
-            if old != new:
-                old.unlink()
+        kept = sorted(folder.glob("checkpoint_*.pkl"))
+        at = kept.index(new)  # a trial that began again may have been further before
+        for old in (*kept[: max(0, at + 1 - count)], *kept[at + 1 :]):
+            old.unlink()
 
     def trials(self) -> Iterator[Trial]:
         """Yield the trials of an earlier run; those that were under way are pending."""

@@ -165,3 +165,21 @@ def test_words_of_errors(tmp_path):
         run(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"there is no search in .*that: tune.resume takes"):
         tune.resume(tmp_path / "that", train)
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_as_many_checkpoints_stay_as_are_asked_for(tmp_path, count):
+    tune.run(
+        train, {"x": tune.grid_search([1.0, 2.0])}, metric="loss", storage=tmp_path, name="it",
+        scheduler="sync", verbose=0, keep_checkpoints=count,
+    )
+    for trial in (tmp_path / "it").glob("trial_*"):
+        steps = len((trial / "result.jsonl").read_text().splitlines())
+        names = sorted(each.name for each in trial.glob("checkpoint_*"))
+        first = max(1, steps + 1 - count)
+        assert names == [f"checkpoint_{k:06d}.pkl" for k in range(first, steps + 1)]
+
+
+def test_how_many_checkpoints_may_be_asked_for():
+    with pytest.raises(ValueError, match="keep_checkpoints must be a whole number, 1 or more"):
+        tune.run(train, {"x": 1.0}, metric="loss", keep_checkpoints=0, verbose=0)

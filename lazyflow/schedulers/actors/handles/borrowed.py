@@ -266,10 +266,12 @@ class OwnerLink:
 
     def _read(self) -> None:
         _is_reading.is_it = True
-        while (found := self._peer.read()) is not None:
-            self._take(*found)
-            found = None  # hold no values while asleep
-        self._end()
+        try:
+            while (found := self._peer.read()) is not None:
+                self._take(*found)
+                found = None  # hold no values while asleep
+        finally:
+            self._end()
 
     def _take(self, message: tuple[Any, ...], buffers: list[bytearray]) -> None:
         _, n, has_value, what, flag = message

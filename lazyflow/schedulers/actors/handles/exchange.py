@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
+from time import sleep
 from typing import Any, Protocol
 
 from lazyflow.departures import WeakValues
@@ -24,7 +25,8 @@ from lazyflow.schedulers.core.base import at_shutdown, hosts_for_workers
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import BLOB, RecordCall
 from lazyflow.schedulers.remote.failures import failure_record
-from lazyflow.store.pickling.unpicklable import Unpicklable
+
+_PAUSE = 0.1  # seconds until a connection is accepted again that the system has refused
 
 
 class Lent(Protocol):
@@ -45,6 +47,10 @@ class ActorExchange:
     """The actors that this process has lent, and the connections of those that have handles."""
 
     def __init__(self) -> None:
+        self.named: Callable[[str], Lent | None] = lambda name: None
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._address: wire.Address | None = None
         self._listeners: list[socket.socket] = []
@@ -52,7 +58,6 @@ class ActorExchange:
         self._pinned: dict[int, Lent] = {}
         self._hosts: set[str] = set()  # of other machines' view, where it listens
         self._links: set[_BorrowerLink] = set()
-        self.named: Callable[[str], Lent | None] = lambda name: None
 
     @property
     def address(self) -> wire.Address | None:
@@ -102,7 +107,7 @@ class ActorExchange:
     def leave(self) -> None:
         """In the child of a fork: the connections are the parent's."""
         listeners, links = self._listeners, self._links
-        self.__init__()  # type: ignore[misc]
+        self._begin()
         for sock in listeners:
             sock.close()
         for link in links:
@@ -137,8 +142,11 @@ class ActorExchange:
         while True:
             try:
                 sock, _ = listener.accept()
-            except OSError:  # it was closed
-                return
+            except OSError:
+                if listener not in self._listeners:  # it was closed
+                    return
+                sleep(_PAUSE)  # there are no descriptors left; the borrower waits
+                continue
             threading.Thread(
                 target=self._serve, args=(sock, key), name="lazyflow-borrower", daemon=True
             ).start()
@@ -261,14 +269,17 @@ class _BorrowerLink:
         """
         while (found := self._answers.get()) is not None:
             n, what = found
-            with suppress(OSError):  # it is gone
+            try:
                 if isinstance(what, TaskFuture):
                     self._calls.pop(n, None)
                     borrowed.wait_until_held()  # of its arguments: the borrower may drop them now
                     self._answer_call(n, what)
                 else:
                     self.peer.send((wire.ANSWER, n, True, what, False))
-            found = what = None  # hold no values while asleep
+            except OSError:  # it is gone
+                pass
+            finally:
+                found = what = None  # hold no values while asleep
 
     def _answer_call(self, n: int, future: TaskFuture) -> None:
         value, error = future.outcome()
@@ -279,7 +290,9 @@ class _BorrowerLink:
                     self._in_answers[n] = actors
                 self.peer.send((wire.ANSWER, n, True, stream, bool(actors)), buffers)
                 return
-            except Unpicklable as failed:
+            except OSError:
+                raise
+            except Exception as failed:  # of pickling
                 error = failed
         was_refused = type(future) is CallFuture and future.was_refused
         self.peer.send((wire.ANSWER, n, False, failure_record(error), was_refused))
