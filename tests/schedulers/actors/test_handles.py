@@ -142,6 +142,21 @@ def test_arguments_and_results_are_those_of_the_owner(scheduler: str) -> None:
     assert weights.step().result().sum() == 100_000 * 6.5
 
 
+def test_arguments_are_as_they_were_when_the_call_was_made(scheduled: str) -> None:
+    """Also of a call that others hold back, whose inputs are not there."""
+    weights, counter, gate = Weights(50_000), Counter(), Gate()
+
+    def use(w: Any, c: Any, gate: Gate) -> Any:
+        first = w.step(c.late(gate, 50_000))
+        ones = np.ones(50_000)
+        second = w.step(ones)
+        ones += 1
+        gate.open()
+        return first.result().sum(), second.result().sum()
+
+    assert delayed(use)(weights, counter, gate).compute() == (100_000.0, 150_000.0)
+
+
 def gradient_of(k: float) -> Any:
     return submit(np.full, 100_000, float(k))
 

@@ -68,6 +68,9 @@ class BorrowedActor:
         with self._lock:
             self._waiting.append(item)
         item.gather(self._send_ready)
+        with self._lock:
+            if item in self._waiting:  # the caller may change what it has given
+                item.keep_arguments()
 
     def _send_ready(self) -> None:
         failed: list[_Outgoing] = []
@@ -134,12 +137,16 @@ class _Outgoing:
         self._futures, call.inputs = call.inputs, []
         self.values: list[wire.Packed] = [(b"", ())] * len(self._futures)
         self._missing = len(self._futures)
-        encode = _packed_now if not self._missing else _snapshot
-        self.arguments, self.flags, self.binding = packed_call(call.task, encode)
+        self.arguments, self.flags, self.binding = packed_call(call.task, _packed)
 
     @property
     def is_ready(self) -> bool:
         return not self._missing
+
+    def keep_arguments(self) -> None:
+        """Copy the memory of the arguments, which is the caller's until then."""
+        if self.flags & BLOB:
+            self.arguments = _copied(self.arguments)
 
     def gather(self, have_all: Callable[[], None]) -> None:
         """Pack the values of the inputs as they come, then call `have_all`."""
@@ -161,7 +168,7 @@ class _Outgoing:
     ) -> None:
         try:
             if error is None:
-                self.values[k] = _snapshot(value)
+                self.values[k] = _copied(_packed(value))  # who asks for it may edit it
         except Exception as failed:
             error = unsendable(self.call.task, "value", failed)
         if error is not None:
@@ -188,13 +195,13 @@ class _Outgoing:
         ), buffers
 
 
-def _packed_now(value: Any) -> wire.Packed:
-    """Pickle what is sent before the caller can change it: the task holds its handles."""
+def _packed(value: Any) -> wire.Packed:
+    """Pickle a value without a copy of its memory; its task, or its future, holds its handles."""
     return wire.packed(value)[0]
 
 
-def _snapshot(value: Any) -> wire.Packed:
-    (stream, buffers), _ = wire.packed(value)
+def _copied(packed: wire.Packed) -> wire.Packed:
+    stream, buffers = packed
     return stream, [bytearray(each) for each in buffers]
 
 
