@@ -181,7 +181,7 @@ def test_chunks_that_are_written_end_where_those_of_the_target_do(tmp_path):
     lambda x: x, lambda x: x + 1, lambda x: x[::-1] * 1, lambda x: x - x.sum(0), lambda x: x + x.T,
 ])
 @pytest.mark.parametrize("where", ["zarr", "memory"])
-def test_what_is_written_to_may_be_what_is_read(tmp_path, change, where):
+def test_what_is_written_to_may_be_what_is_read(tmp_path, here, change, where):
     a = np.arange(64.0).reshape(8, 8)
     if where == "zarr":
         zarr = pytest.importorskip("zarr")
@@ -215,7 +215,7 @@ def test_overwriting_what_is_read_is_refused(tmp_path):
     (slice(1, 6, 2), slice(None)), (slice(None, None, -2), 1), ([4, 0, 2],), (..., [-1, 0]),
     (np.array([True, False, True, False, False, True]), slice(0, 3)), (-1,), slice(2, 4),
 ])
-def test_regions_are_what_numpy_takes(region):
+def test_regions_are_what_numpy_takes(here, region):
     out = np.zeros((6, 4))
     expected = out.copy()
     part = np.arange(1.0, out[region].size + 1).reshape(out[region].shape)
@@ -241,7 +241,7 @@ def test_regions_that_are_refused_say_why():
             la.store(x, out, regions=region)
 
 
-def test_an_hdf5_file_has_one_writer(tmp_path):
+def test_an_hdf5_file_has_one_writer(tmp_path, here):
     h5py = pytest.importorskip("h5py")
     a = np.arange(36.0).reshape(6, 6)
     with h5py.File(tmp_path / "h", "w") as file:
