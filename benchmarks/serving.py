@@ -164,9 +164,10 @@ def requests(bench: Bench) -> Table:
 
     def turn(side: str) -> float:
         command = [sys.executable, "-c", CLIENT, str(bench.port(side)), str(size.clients)]
-        subprocess.run([*command, str(size.clients)], check=True, capture_output=True)  # it is warm
-        out = subprocess.run(
-            [*command, str(size.requests)], check=True, capture_output=True, text=True)
+        ask = partial(
+            subprocess.run, check=True, capture_output=True, text=True, timeout=common.LIMIT)
+        ask([*command, str(size.clients)])  # it is warm
+        out = ask([*command, str(size.requests)])
         seconds, right = map(float, out.stdout.split())
         if right < 0.95:
             raise RuntimeError(f"only {right:.0%} of the answers were right")
