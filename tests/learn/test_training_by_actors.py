@@ -165,7 +165,7 @@ def test_errors_of_models():
 
 
 def test_the_network_of_the_digits(scheduler, capsys):  # noqa: F811
-    # distributed keeps gradients in the cluster, which takes it a tenth of a second a step
+    # distributed keeps gradients and checkpoints in the cluster, which takes long
     outcome = data_parallel.main(scheduler, 1 if scheduler == "distributed" else 8)
     assert outcome.are_equal and outcome.reached == (scheduler != "distributed")
     assert "losses of one process, bit for bit: equal" in capsys.readouterr().out
