@@ -238,14 +238,13 @@ class ValueContract(Part):
         They are large: of small ones an engine may make many before it joins them.
         """
         n, alive, size = 256, Level(), 1 << 20
-        alone = 8 + 2
         leaves: list[Any] = [delayed(lambda _: Counted(alive, size))(i) for i in range(n)]
         join = delayed(lambda a, b: Counted(alive, size))
         while len(leaves) > 1:
             leaves = [join(a, b) for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
         self.compute(delayed(lambda x: None)(leaves[0]), num_workers=workers)
         on_their_way = 0 if self.shares_memory else 2 * workers  # here still, and there already
-        assert 2 < alive.most_in_a_process() <= workers * alone + on_their_way
+        assert 2 < alive.most_in_a_process() <= workers * 8 + 2 + on_their_way
         if self.shares_memory:  # whatever the garbage collector does
             assert alive.now() == 0
         assert self.comes_to(alive, 0)

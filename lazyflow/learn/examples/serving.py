@@ -14,8 +14,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -52,10 +50,6 @@ class DigitModel:
     def predict(self, rows: np.ndarray) -> list[int]:
         """Return the digit of each row."""
         return [int(digit) for digit in self._model.predict(rows)]
-
-    def end(self) -> None:
-        """Kill the process of this replica, to see what follows."""
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Overloaded(Exception):
@@ -169,21 +163,27 @@ def serving(app: Any, host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
     """Serve an application by uvicorn in a thread; yield its port, a free one if `port` is 0."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning"))
-    started = threading.Event()
+    began = threading.Event()  # or it could not
 
-    class Told(uvicorn.Server):
+    class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
-            started.set()
+            began.set()
 
-    server.__class__ = Told
-    thread = threading.Thread(target=server.run, name="serving")
+    server = Server(uvicorn.Config(app, host=host, port=port, log_level="warning"))
+
+    def run() -> None:
+        try:
+            server.run()
+        finally:
+            began.set()
+
+    thread = threading.Thread(target=run, name="serving")
     thread.start()
     try:
-        while not started.wait(0.1):
-            if not thread.is_alive():
-                raise OSError(f"the server could not start at {host}:{port}")
+        began.wait()
+        if not server.started:
+            raise OSError(f"the server could not start at {host}:{port}")
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         server.should_exit = True

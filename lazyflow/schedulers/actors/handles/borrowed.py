@@ -136,7 +136,7 @@ class _Outgoing:
         self.error: BaseException | None = None
         self._futures, call.inputs = call.inputs, []
         self.values: list[wire.Packed] = [(b"", ())] * len(self._futures)
-        self._missing = len(self._futures)
+        self._missing = [None] * len(self._futures)  # popped: threads may bring values at once
         self.arguments, self.flags, self.binding = packed_call(call.task, _packed)
 
     @property
@@ -174,7 +174,7 @@ class _Outgoing:
         if error is not None:
             self.error = error
         self._futures[k] = None  # type: ignore[call-overload]  # its value may be large
-        self._missing -= 1
+        self._missing.pop()
         if not self._missing:
             have_all()
 

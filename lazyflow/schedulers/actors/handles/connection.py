@@ -27,7 +27,7 @@ _APART = 1 << 16  # bytes from which memory stays out of a stream
 _PATIENCE = 10.0  # seconds for the proof
 
 #: Kinds of messages, the first item of each. A borrower sends:
-HOLD = 0  # number of the request, and of the actor: it has a handle now. Answered by None or words
+HOLD = 0  # number of the request, and of the actor: it has a handle now. Answered: does it live
 RELEASE = 1  # number of the actor: it has no handle any more
 PIN = 2  # number of the request, and of the actor: keep it for good. Answered as HOLD is
 CALL = 3  # number of the request, number of the actor, method, place, flags, binding, stream
@@ -36,7 +36,8 @@ FIND = 5  # number of the request, and a name: answered by None, or by what a ha
 #         and then the actor is held, as by HOLD
 AWAITED = 6  # number of a call, and the `WaitingActor` that sleeps until it has ended
 #: and the owner:
-ANSWER = 7  # number of the request, whether it has a value, the value or a record, was_refused
+ANSWER = 7  # number of the request; True, the value, and whether handles are in it, which a CANCEL
+#           then confirms; or False, the record of an error, and whether the actor had ended
 
 #: What a pickle is made of: the stream, and its buffers.
 Packed = tuple[bytes, Sequence[Any]]
@@ -159,11 +160,6 @@ def named_listener(name: str) -> socket.socket:
     sock.bind(f"\0{name}")
     sock.listen()
     return sock
-
-
-def port_listener(host: str) -> socket.socket:
-    """Return a socket that listens at a free port of an address of this machine."""
-    return socket.create_server((host, 0))
 
 
 def _socket_to(address: Address) -> socket.socket:

@@ -70,7 +70,8 @@ class ActorExchange:
 
     def lend(self, actor: Lent) -> wire.Address:
         """Make an actor known to borrowers; return the address for its handles."""
-        self._actors[actor.number] = actor
+        if self._actors.get(actor.number) is not actor:  # a table forgets it while it is set again
+            self._actors[actor.number] = actor
         return self.open()
 
     def open(self) -> wire.Address:
@@ -267,19 +268,20 @@ class _BorrowerLink:
 
         Fetching a value takes time, and a borrower may not read before this end has read.
         """
-        while (found := self._answers.get()) is not None:
-            n, what = found
-            try:
+        try:
+            while (found := self._answers.get()) is not None:
+                n, what = found
                 if isinstance(what, TaskFuture):
                     self._calls.pop(n, None)
                     borrowed.wait_until_held()  # of its arguments: the borrower may drop them now
                     self._answer_call(n, what)
                 else:
                     self.peer.send((wire.ANSWER, n, True, what, False))
-            except OSError:  # it is gone
-                pass
-            finally:
                 found = what = None  # hold no values while asleep
+        except OSError:  # it is gone
+            pass
+        finally:
+            self.peer.close()  # so that it does not wait for what can't be sent
 
     def _answer_call(self, n: int, future: TaskFuture) -> None:
         value, error = future.outcome()
