@@ -264,6 +264,19 @@ def test_requests_are_answered_in_batches():
         assert server.batcher.batches == [6]
 
 
+def test_a_batch_has_no_more_rows_than_it_may():
+    with Server("threads", patience=60.0, size=4) as server:
+        first, found = server.later(1, 2, 3)
+        while not server.batcher._waiting:
+            pass
+        second = server.later(4, 5, 6, 7)
+        for thread in (first, second[0]):
+            thread.join()
+        assert [content["predictions"] for _, content in found + second[1]] == [
+            [2.0, 4.0, 6.0], [8.0, 10.0, 12.0, 14.0]]
+        assert server.batcher.batches == [3, 4]
+
+
 def test_bad_requests_are_told():
     with Server("threads") as server:
         for body in ("{", "[]", '{"row": 1}', '{"rows": [[1, 2]]}', '{"rows": []}',

@@ -64,7 +64,7 @@ class Batcher:
     pool
         Of actors with a method ``predict(rows)``.
     size
-        The most rows of a batch.
+        The most rows of a batch, but for a single request of more.
     patience
         The most seconds that a row waits for others.
     limit
@@ -88,6 +88,8 @@ class Batcher:
         """Return the predictions of some rows."""
         if self._rows + len(rows) > self._limit:
             raise Overloaded(f"{self._rows} rows wait already")
+        if sum(len(each) for each, _ in self._waiting) + len(rows) > self._size:
+            self._send()
         loop = asyncio.get_running_loop()
         found: asyncio.Future[list[Any]] = loop.create_future()
         self._waiting.append((rows, found))
@@ -106,6 +108,8 @@ class Batcher:
             self._timer.cancel()
             self._timer = None
         batch, self._waiting = self._waiting, []
+        if not batch:
+            return
         task = asyncio.get_running_loop().create_task(self._answer(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -65,6 +65,11 @@ def pickled(value: Any) -> PackedValue:
     return packed(value).checked().copied()
 
 
+def pickled_state(value: Any) -> PackedValue:
+    """Return the packed state of an actor, which is read when its process is gone."""
+    return pickled(value).leaving()
+
+
 def pickled_result(box: list[Any]) -> PackedValue:
     """Return the packed result of a call, which it takes out of `box`.
 

@@ -56,7 +56,7 @@ class EngineActor(ABC):
     """
 
     runs_here = False
-    encode = staticmethod(protocol.pickled)
+    encode = staticmethod(protocol.pickled_state)
     encode_result = staticmethod(protocol.pickled_result)
     open = staticmethod(_opened)
 
