@@ -16,6 +16,7 @@ class PoolFacts:
     shared_bytes: int = 0  # in memory that processes share, now
     through_parent_bytes: int = 0  # of values that went from worker to worker by the parent
     deaths: int = 0
+    tasks: int = 0  # that workers have run
 
 
 def pool_facts() -> PoolFacts:
@@ -28,4 +29,5 @@ def pool_facts() -> PoolFacts:
         shared_bytes=told.get("shared_bytes", 0),
         through_parent_bytes=told.get("through_parent_bytes", 0),
         deaths=told.get("deaths", 0),
+        tasks=told.get("tasks", 0),
     )

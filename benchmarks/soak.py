@@ -1,9 +1,10 @@
 """Kill random workers while random graphs run, and compare each result with the serial answer.
 
 Several callers compute one random graph after the other on ``scheduler="processes"``, each with
-``crash_retries=1000``; a thread kills a random worker with SIGKILL every 0.2 s. A wrong result, an
-error, a call that does not come back, or something left behind after `lazyflow.shutdown` make the
-exit status 1. With ``--persist-steps`` a chain of persisted steps goes first, killed alike.
+``crash_retries=1000``; a thread kills a random worker with SIGKILL every 0.2 s, if a task was done
+since the last kill. A wrong result, an error, a call that does not come back, or something left
+behind after `lazyflow.shutdown` make the exit status 1. With ``--persist-steps`` a chain of
+persisted steps goes first, killed alike.
 """
 
 from __future__ import annotations
@@ -64,17 +65,18 @@ class Killer(Thread):
     """Kill a random worker again and again, `kills` of them or until it is stopped.
 
     steps
-        Returns how many steps were taken: none is killed before a further one was. A chain keeps
-        one worker busy, which on some machines takes longer to start than from kill to kill.
+        Returns how many steps were taken: none is killed before a further one was. A worker may
+        take longer to start than from kill to kill (0.4 s beside another one that starts, on two
+        cores): for many seconds all would die before they had done anything.
     """
 
     def __init__(
         self, kills: int | None, seconds: float, seed: int,
-        steps: Callable[[], int] | None = None,
+        steps: Callable[[], int] = lambda: pool_facts().tasks,
     ) -> None:
         super().__init__(name="killer", daemon=True)
         self.kills, self.seconds = kills, seconds
-        self.steps = steps or count().__next__
+        self.steps = steps
         self.random = Random(seed)
         self.done = 0
         self.stopped = Event()

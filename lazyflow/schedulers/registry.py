@@ -144,7 +144,8 @@ def info() -> dict[str, Any]:
     For ``"processes"``: ``workers``, each with ``pid``, the task that is ``running``, how many
     ``values`` it keeps and their ``bytes``, the ``shared_bytes`` it has written for others and the
     ``mapped_bytes`` that it looks at; and for the pool ``shared_bytes`` (counted once),
-    ``mapped_bytes`` of the caller, ``through_parent_bytes``, ``messages``, ``deaths``, ``jobs``.
+    ``mapped_bytes`` of the caller, ``through_parent_bytes``, ``messages``, ``deaths``, ``jobs``,
+    and how many ``tasks`` have ended.
     For engines: ``dashboards``, the addresses of their own pages.
 
     >>> import lazyflow

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import count
 from random import Random
 
 import numpy as np
@@ -47,13 +48,13 @@ class TestRandomGraphs:
 @pytest.fixture
 def sleepers(monkeypatch):
     """Let threads do the work, and children that sleep be the workers that are killed."""
-    there = []
+    there, tasks = [], count()
 
     def facts():
         there[:] = [p for p in there if p.poll() is None]
         while len(there) < 2:
             there.append(subprocess.Popen(["sleep", "1000"]))
-        return pool_facts.PoolFacts(pids=tuple(p.pid for p in there))
+        return pool_facts.PoolFacts(pids=tuple(p.pid for p in there), tasks=next(tasks))
 
     def shutdown():
         for process in there:

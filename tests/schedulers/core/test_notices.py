@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
+import lazyflow
 import lazyflow.array as la
 from lazyflow import actor, compute, delayed
 
@@ -125,6 +126,36 @@ def test_warnings_that_are_errors(category):
             delayed(warns)("loud", category).compute(**ON)
         warnings.simplefilter("ignore", category)
         assert delayed(warns)("loud", category).compute(**ON) == "loud"
+
+
+class Finer(Mine):
+    pass
+
+
+def warns_of_sparse():
+    from scipy.sparse import SparseEfficiencyWarning
+
+    warnings.warn("slow", SparseEfficiencyWarning, stacklevel=1)
+
+
+def has_imported(name):
+    return name in sys.modules
+
+
+def test_filters_are_of_categories_that_workers_need_not_import():
+    """A filter holds for its category's subclasses, whenever a task imports it, and costs none."""
+    import scipy.sparse
+
+    lazyflow.shutdown()  # its workers may have imported all kinds of things
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", Mine)
+        warnings.simplefilter("ignore", scipy.sparse.SparseEfficiencyWarning)
+        assert compute(delayed(has_imported)("scipy"), **ON) == (False,)
+        compute(delayed(warns)("m", Mine), delayed(warns)("f", Finer), **ON)
+        compute(delayed(warns_of_sparse)(), **ON)
+        with pytest.raises(UserWarning, match="u"):
+            compute(delayed(warns)("u", UserWarning), **ON)
 
 
 def test_warnings_are_recorded_each_time():

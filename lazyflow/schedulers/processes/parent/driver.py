@@ -164,6 +164,7 @@ class Driver:
             "workers": [m.info() for m in tuple(self.pool.members.values()) if m.host is None],
             "actors": [m.info() for m in tuple(self.pool.members.values()) if m.host is not None],
             "deaths": self.pool.deaths,
+            "tasks": self.receiver.tasks,
             "messages": self.sender.messages + self.receiver.messages,
             "through_parent_bytes": self.sender.bytes + self.receiver.bytes,
             "shared_bytes": self.memory.segments.bytes,

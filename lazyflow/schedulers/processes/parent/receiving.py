@@ -45,6 +45,7 @@ class Receiver:
         self._memory = memory
         self._end = end
         self.messages = 0
+        self.tasks = 0  # that were done, or failed
         self.bytes = 0  # of values that came in messages
         self._handlers: dict[int, Callable[[WorkerHandle, Any, list[int]], None]] = {
             SHARED: self._shared,
@@ -58,6 +59,7 @@ class Receiver:
         """Take an answer to a flight."""
         number, entries, failed, deferred, times, timed, notes, released, arenas, stats = message
         self.messages += 1
+        self.tasks += len(entries) + len(failed)
         self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
         member.since = monotonic()

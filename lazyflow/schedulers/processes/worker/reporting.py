@@ -7,6 +7,7 @@ down.
 
 from __future__ import annotations
 
+import builtins
 import marshal
 import pickle
 import sys
@@ -47,7 +48,7 @@ class Reporter:
     def configure(self, settings: tuple[Any, ...]) -> None:
         """Take over what the caller has set; `settings` are `notices.NoticeSettings`."""
         _, disabled, loggers, filters = settings
-        self._filters = [entry for each in filters if (entry := _loaded(each)) is not None]
+        self._filters = [_loaded(each) for each in filters]
         self._set_filters()
         if disabled is not None or self._call is not None:
             self._set_loggers(disabled or 0, loggers)
@@ -132,8 +133,20 @@ def _plain(record: Any) -> dict[str, Any]:
     return found
 
 
-def _loaded(data: bytes) -> Any:
-    try:
-        return pickle.loads(data)
-    except BaseException:  # of a category that can't be had here: no task can warn of it
-        return None
+class _Named(type):
+    """The class of a category that is known by its name, whether it is imported here or not."""
+
+    name: tuple[str, str]
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return any((each.__module__, each.__qualname__) == cls.name for each in other.__mro__)
+
+
+def _loaded(data: bytes) -> tuple[Any, ...]:
+    """Return a filter as `warnings` has it: it looks for the category by `issubclass`."""
+    action, message, (module, name), *place = pickle.loads(data)
+    category: Any = vars(builtins).get(name) if module == "builtins" else None
+    if category is None:
+        members = {"__module__": module, "name": (module, name)}
+        category = _Named(name, (Warning,), members)
+    return action, message, category, *place
