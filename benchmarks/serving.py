@@ -129,7 +129,12 @@ class Bench(common.Bench):
         assert self._ray is not None
         self._ray()
 
-        @serve.deployment(num_replicas=WORKERS, ray_actor_options={"num_cpus": 0})
+        quietly = {"log_level": "ERROR", "enable_access_log": False}
+
+        @serve.deployment(
+            num_replicas=WORKERS, ray_actor_options={"num_cpus": 0}, logging_config=quietly,
+            max_ongoing_requests=100,  # more than in a batch
+        )
         class Model:
             def __init__(self) -> None:
                 self.model = serving.DigitModel()
@@ -144,7 +149,9 @@ class Bench(common.Bench):
 
         made: Any = Model
         port = free_port()
-        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        serve.start(
+            http_options={"host": "127.0.0.1", "port": port}, logging_config=quietly
+        )
         serve.run(made.bind(), route_prefix="/predict")
         self._open.callback(serve.shutdown)
         return port
