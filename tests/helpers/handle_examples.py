@@ -24,6 +24,12 @@ class Node:
     def leave(self) -> None:
         self.others.clear()
 
+    def state(self) -> dict[str, Any]:
+        return self.others
+
+    def load(self, others: dict[str, Any]) -> None:
+        self.others = others
+
     def ask(self, name: str, method: str, *args: Any) -> Any:
         """Return what a method of another one returns."""
         return getattr(self.others[name], method)(*args).result()

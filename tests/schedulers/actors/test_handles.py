@@ -300,6 +300,17 @@ def test_an_actor_ends_with_the_process_that_had_its_last_handle(separate: str) 
     assert until(lambda: not alive(pid), PATIENCE)
 
 
+def test_an_actor_lives_while_a_checkpoint_has_its_handle(separate: str) -> None:
+    counter, node = Counter(), Node.options(restarts=1, checkpoint=("state", "load"))()
+    node.meet(kept=counter).result()
+    del counter
+    gc.collect()
+    assert node.ask("kept", "add", 3).result() == 3
+    with pytest.raises(WorkerDied):
+        node.end("SIGKILL").result()
+    assert node.ask("kept", "add", 1).result() == 4
+
+
 def test_an_actor_lives_while_a_value_with_its_handle_was_put(separate: str) -> None:
     counter = Counter()
     pid = counter.pid().result()
