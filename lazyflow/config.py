@@ -30,7 +30,8 @@ kernel_cache       None        folder of compiled kernels; None: lazyflow/kernel
 =================  ==========  ===================================================================
 
 Looked up in this order: the enclosing ``with config.set(...)`` (a context variable: threads and
-async tasks do not see each other's), then plain ``config.set(...)`` (the process), then the
+async tasks do not see each other's), then plain ``config.set(...)`` (the process; one whose object
+is kept, ``x = config.set(...)``, from the thread's next look at settings on), then the
 environment (``LAZYFLOW_SCHEDULER``, ``LAZYFLOW_NUM_WORKERS``, ..., read at import), then the
 default.
 """
@@ -44,6 +45,7 @@ from contextvars import ContextVar, Token
 from functools import cache
 from types import TracebackType
 from typing import Any
+from weakref import ReferenceType, ref
 
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
@@ -212,10 +214,9 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-_defaults: dict[str, Any] = {name: key.default for name, key in _KEYS.items()}
-_defaults |= _from_environment(os.environ)
-_layers: list[Mapping[str, Any]] = []  # the values of plain ``set`` calls, the newest last
-_lock = threading.Lock()  # for changes of the layers
+#: The values outside of blocks; keys are set one by one, each at once for all threads.
+_process: dict[str, Any] = {name: key.default for name, key in _KEYS.items()}
+_process |= _from_environment(os.environ)
 _context: ContextVar[Mapping[str, Any]] = ContextVar("lazyflow_config", default={})  # noqa: B039
 
 
@@ -237,11 +238,9 @@ def values() -> dict[str, Any]:
     >>> values()["max_runs_ahead"]
     16
     """
-    found = dict(_defaults)
-    for layer in tuple(_layers):
-        found.update(layer)
-    found.update(_context.get())
-    return found
+    if _here.made:
+        _here.settle()
+    return {**_process, **_context.get()}
 
 
 def _check_name(name: str) -> None:
@@ -267,16 +266,27 @@ def get(name: str) -> Any:
     3
     """
     _check_name(name)
+    if _here.made:
+        _here.settle()
     inner = _context.get()
-    if name in inner:
-        return inner[name]
-    for layer in reversed(_layers):
-        if name in layer:
-            return layer[name]
-    return _defaults[name]
+    return inner[name] if name in inner else _process[name]
 
 
-_MAX_LAYERS = 64  # a guess: programs that call plain ``set`` in a loop must not grow
+class _Here(threading.local):
+    """What a thread has made by ``set``, of which nobody knows yet what it is for; by id."""
+
+    def __init__(self) -> None:
+        self.made: dict[int, ReferenceType[set]] = {}
+
+    def settle(self) -> None:
+        """Take what is kept, and was not entered, for plain calls: their settings are wanted."""
+        while self.made:
+            found = self.made.pop(next(iter(self.made)))()
+            if found is not None:
+                found._set_process()
+
+
+_here = _Here()
 
 
 class set:
@@ -297,9 +307,12 @@ class set:
     'sync'
     """
 
-    # Called plainly it has to act at once, as a context manager only inside the block. So it
-    # puts a layer on the process, and `__enter__` moves just that layer into the context: two
-    # threads that enter and leave in any order can't restore each other's values.
+    # What is meant is known when it is entered, or is not: an object that nobody keeps is gone
+    # before the next statement. One that is kept, as by a notebook for its output, is taken for a
+    # plain call when its thread looks at a setting, or shows it. It sets nothing before that: a
+    # block would change for an instant what other threads get.
+
+    _is_settled = True  # also where a value is refused
 
     def __init__(self, arg: Mapping[str, Any] | None = None, /, **values: Any) -> None:
         values = dict(arg or {}) | values
@@ -308,23 +321,27 @@ class set:
             values[name] = _KEYS[name].check(value)
         self._values: Mapping[str, Any] = values
         self._tokens: list[Token[Mapping[str, Any]]] = []  # one may be entered inside itself
-        with _lock:
-            _layers.append(values)
-            if len(_layers) > _MAX_LAYERS:
-                for layer in _layers[: _MAX_LAYERS // 2]:
-                    _defaults.update(layer)
-                del _layers[: _MAX_LAYERS // 2]
+        self._is_settled = False
+        _here.made[id(self)] = ref(self)
+
+    def __repr__(self) -> str:
+        self._set_process()
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
+        return f"<lazyflow.config.set({shown})>"
 
     def __enter__(self) -> None:
-        with _lock:
-            self._leave_defaults()
+        self._is_settled = True
+        _here.made.pop(id(self), None)
         self._tokens.append(_context.set({**_context.get(), **self._values}))
 
-    def _leave_defaults(self) -> None:  # a loop beside `with`: see schedulers/threads.py
-        for at, layer in enumerate(_layers):
-            if layer is self._values:
-                del _layers[at]
-                break
+    def __del__(self) -> None:
+        self._set_process()
+
+    def _set_process(self) -> None:
+        if not self._is_settled:
+            self._is_settled = True
+            _here.made.pop(id(self), None)
+            _process.update(self._values)
 
     def __exit__(
         self,

@@ -7,9 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lazyflow import compute, config, delayed
 
@@ -19,12 +24,9 @@ DEFAULT = 16
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
-    layers, defaults = list(config._layers), dict(config._defaults)
-    config._layers.clear()  # of other tests, which set what all threads see
+    before = dict(config._process)
     yield
-    config._layers[:] = layers
-    config._defaults.clear()
-    config._defaults.update(defaults)
+    config._process.update(before)
 
 
 def test_block_before_process_before_default() -> None:
@@ -59,11 +61,28 @@ def test_one_setting_entered_inside_itself_and_again() -> None:
     assert config.get(KEY) == DEFAULT
 
 
-def test_plain_sets_in_a_loop_do_not_grow() -> None:
-    for i in range(1, 1000):
-        config.set(max_runs_ahead=i)
-    assert config.get(KEY) == 999
-    assert len(config._layers) <= config._MAX_LAYERS
+@pytest.mark.parametrize("look", [lambda _: config.get(KEY), lambda _: config.values()[KEY], repr])
+def test_an_object_that_is_kept_is_a_plain_call_once_its_thread_looks(look: Any) -> None:
+    kept = config.set(max_runs_ahead=4)
+    assert elsewhere() == DEFAULT
+    look(kept)
+    assert config.get(KEY) == elsewhere() == 4
+    config.set(max_runs_ahead=5)
+    assert repr(kept) == "<lazyflow.config.set(max_runs_ahead=4)>"
+    del kept
+    assert config.get(KEY) == elsewhere() == 5
+
+
+def test_what_is_refused_sets_nothing() -> None:
+    with pytest.raises(ValueError, match="max_runs_ahead must be a whole number"):
+        config.set(num_workers=3, max_runs_ahead="x")
+    assert config.get("num_workers") is None
+
+
+def elsewhere() -> Any:
+    """Return what another thread gets."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(config.get, KEY).result()
 
 
 def test_threads_do_not_see_each_others_blocks() -> None:
@@ -96,30 +115,66 @@ def test_threads_do_not_see_each_others_blocks() -> None:
     assert seen == {"a": [101, DEFAULT], "b": [DEFAULT, 102, DEFAULT]}
 
 
-def test_threads_that_come_and_go_at_random_leave_nothing() -> None:
+class Blocks:
+    """A thread's random blocks; each number that it sets in one is its own."""
+
+    def __init__(self, seed: int, wrong: list[Any]) -> None:
+        self.random = random.Random(seed)
+        self.numbers = count(1000 * (seed + 1))
+        self.wrong = wrong
+
+    def __call__(self) -> None:
+        for _ in range(40):
+            self.one(None)
+
+    def one(self, outer: int | None) -> None:
+        number = next(self.numbers)
+        made = config.set(max_runs_ahead=number)
+        if self.random.random() < 0.3:
+            with ExitStack() as stack:
+                stack.enter_context(made)
+                del made
+                self.inside(number)
+        else:
+            with made:
+                self.inside(number)
+        self.check(outer)
+
+    def inside(self, number: int) -> None:
+        self.check(number)
+        while self.random.random() < 0.3:
+            self.one(number)
+
+    def check(self, number: int | None) -> None:
+        found = compute(delayed(config.get)(KEY))[0] if self.random.random() < 0.1 else None
+        for seen in (config.get(KEY), found):
+            if seen is not None and (seen > 999 if number is None else seen != number):
+                self.wrong.append((number, seen))
+
+
+@settings(max_examples=10, deadline=None)
+@given(seeds=st.lists(st.integers(0, 10**6), min_size=8, max_size=8, unique=True))
+def test_blocks_are_seen_by_nobody_else_and_plain_calls_by_all(seeds: list[int]) -> None:
+    """Eight threads have blocks at random; this one looks, and sets numbers below 1000."""
     wrong: list[Any] = []
+    config.set(max_runs_ahead=1)
     switch = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
-
-    def user(seed: int) -> None:
-        rng = random.Random(seed)
-        for _ in range(100):
-            value = rng.randrange(1, 10**6)
-            with config.set(max_runs_ahead=value):
-                if config.get(KEY) != value:
-                    wrong.append((value, config.get(KEY)))
-
     try:
-        users = [threading.Thread(target=user, args=(seed,)) for seed in range(8)]
-        for each in users:
-            each.start()
-        for each in users:
-            each.join()
+        with ThreadPoolExecutor(8) as pool:
+            blocks = [pool.submit(Blocks(seed, wrong)) for seed in seeds]
+            plain = 1
+            while not all(each.done() for each in blocks):
+                plain = plain % 999 + 1
+                config.set(max_runs_ahead=plain)
+                seen = {config.get(KEY) for _ in range(100)}
+                wrong += [(plain, each) for each in seen - {plain}]
+            for each in blocks:
+                each.result()
     finally:
         sys.setswitchinterval(switch)
     assert not wrong
-    assert config._layers == []
-    assert config.get(KEY) == DEFAULT
+    assert config.get(KEY) == elsewhere() == plain
 
 
 def test_tasks_of_an_event_loop_do_not_see_each_others_blocks() -> None:
@@ -160,9 +215,10 @@ def test_a_task_sees_the_block_it_was_computed_in_and_its_own_stay_with_it() -> 
     ],
 )
 def test_wrong_values_are_refused_and_change_nothing(values: Any, message: str) -> None:
+    before = config.values()
     with pytest.raises(ValueError, match=message):
         config.set(**values)
-    assert config._layers == []
+    assert config.values() == before
 
 
 def test_unknown_keys_are_refused_with_the_nearest() -> None:
@@ -170,7 +226,6 @@ def test_unknown_keys_are_refused_with_the_nearest() -> None:
         config.set(num_worker=1)
     with pytest.raises(KeyError, match="Known keys: scheduler, num_workers, check_mutation, max_"):
         config.get("colour")
-    assert config._layers == []
 
 
 def in_a_process(code: str, **environ: str) -> subprocess.CompletedProcess[str]:
