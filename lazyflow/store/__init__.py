@@ -6,6 +6,7 @@ The modules in reading order:
 values         values between tasks of one process: read-only views, and copies for each consumer
 owned          what a caller gets: its own and writable, whatever else holds the memory
 sizes          bytes of values, estimated, and as text
+private_files  files that no other user can have made
 memory/        shared memory: `Arenas` on the writer's side, `Mappings` on the reader's
 pickling/      `encode` and `decode`: a value as a short stream and buffers in shared memory
 =============  ===================================================================================

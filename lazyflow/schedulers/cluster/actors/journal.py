@@ -2,13 +2,19 @@
 
 The engine sends answers on its own time, and those that it had not sent are gone with the process.
 So which call began last, and the answers to the last calls, are written down before the next call
-begins. When the process is gone, a process of the same machine reads them for the caller: the
-calls that had ended are over, the one that ran is to blame, and those after it never began.
+begins. When the process is gone, the journal is read for the caller: the calls that had ended are
+over, the one that ran is to blame, and those after it never began.
+
+A caller on the same machine opens the file when the actor begins, and removes its name: nothing is
+left, whatever ends them. For one elsewhere a process of the actor's machine reads it. Answers are
+unpickled, so a file is read only where no other user can have put it (`store.private_files`), and
+the name that comes from the actor can name nothing else.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import struct
 import tempfile
 import threading
@@ -17,26 +23,36 @@ import uuid
 from collections import deque
 from contextlib import suppress
 
+from lazyflow.store.private_files import open_private, private_folder
+
+_HEAD = struct.Struct("<qq")  # the number of the call that began last, where the answers begin
 _NUMBER = struct.Struct("<q")
 _LENGTH = struct.Struct("<I")
-_PREFIX = "lazyflow-actor-"
+_END = _LENGTH.pack(0)
+_NAME = re.compile(r"actor-[0-9a-f]{32}")
 _OLD = 7 * 86400.0  # seconds without a call after which no caller reads a file any more
-_MOST = 1 << 20  # bytes after which the file is rewritten with the last answers only
+_MOST = 1 << 20  # bytes after which the last answers alone are written again
 
 #: The number of the call that began last, and the answers of the last calls.
 Entries = tuple[int, list[bytes]]
 
 
 class Journal:
-    """The file, as the process of the actor has it, at `path`.
+    """The file, as the process of the actor has it.
 
     Parameters
     ----------
-    folder
-        Its folder; None: that of temporary files.
+    base
+        The folder in which a private one is made; where it is not there, and for None, that of
+        temporary files.
 
     Attributes
     ----------
+    name
+        Of the file; `claimed` and `read` find it.
+    trouble
+        Why there is no journal, or none any more; empty while there is one. The actor goes on
+        without: when its process dies, every call that was sent may have run.
     window
         The least number of last answers that are kept.
 
@@ -44,29 +60,39 @@ class Journal:
     --------
     >>> journal = Journal()
     >>> journal.began(1); journal.ended(b"one"); journal.began(2)
-    >>> read(journal.path)
+    >>> read(journal.name)
     (2, [b'one'])
-    >>> read(journal.path)  # it is gone now
+    >>> read(journal.name)  # it is gone now
     """
 
     window = 64
 
-    def __init__(self, folder: str | None = None) -> None:
-        folder = folder or tempfile.gettempdir()
-        _remove_old(folder)
-        self.path = os.path.join(folder, f"{_PREFIX}{uuid.uuid4().hex}")
-        self._fd = _opened(self.path)
+    def __init__(self, base: str | None = None) -> None:
+        self.name = f"actor-{uuid.uuid4().hex}"
+        self.trouble = ""
+        self._base = base
+        self._fd = -1
         self._lock = threading.Lock()
         self._last = 0
-        self._end = os.pwrite(self._fd, _NUMBER.pack(0), 0)
+        self._start = self._end = _HEAD.size  # of the answers
         self._answers: deque[bytes] = deque()
+        try:
+            with private_folder(_folder(base)) as folder:
+                _remove_old(folder)
+                self._fd = open_private(self.name, folder, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            os.pwrite(self._fd, _HEAD.pack(0, self._start), 0)
+        except OSError as error:
+            self._lose(error)
 
     def began(self, number: int) -> None:
         """Note that a call begins; numbers go up in the order in which calls begin."""
         with self._lock:
-            if number > self._last:
+            if number > self._last and self._fd >= 0:
                 self._last = number
-                self._write(_NUMBER.pack(number), 0)
+                try:
+                    os.pwrite(self._fd, _NUMBER.pack(number), 0)
+                except OSError as error:
+                    self._lose(error)
 
     def ended(self, answer: bytes) -> None:
         """Note the answer of a call that has ended."""
@@ -74,68 +100,102 @@ class Journal:
             self._answers.append(answer)
             if len(self._answers) > self.window:
                 self._answers.popleft()
-            data = _LENGTH.pack(len(answer)) + answer
-            self._write(data, self._end)
-            self._end += len(data)
-            if self._fd >= 0 and self._end > max(_MOST, 2 * sum(map(len, self._answers))):
-                self._begin_anew()
+            if self._fd < 0:
+                return
+            try:
+                data = _LENGTH.pack(len(answer)) + answer
+                os.pwrite(self._fd, data, self._end)
+                self._end += len(data)
+                if self._end - self._start > max(_MOST, 2 * sum(map(len, self._answers))):
+                    self._begin_anew()
+            except OSError as error:
+                self._lose(error)
 
     def _begin_anew(self) -> None:
-        data = b"".join(_LENGTH.pack(len(each)) + each for each in self._answers)
-        new = f"{self.path}-new"
-        fd = _opened(new)
-        os.close(self._fd)
-        self._fd = fd
-        self._write(_NUMBER.pack(self._last) + data, 0)
-        self._end = _NUMBER.size + len(data)
-        os.replace(new, self.path)
+        """Write the last answers where none are now, and only then that they begin there.
 
-    def _write(self, data: bytes, at: int) -> None:
-        with suppress(OSError):  # it was removed, or the disk is full: more calls are blamed then
-            os.pwrite(self._fd, data, at)
+        Not to a new file: the caller may hold this one, and others may take away its folder.
+        """
+        data = b"".join(_LENGTH.pack(len(each)) + each for each in self._answers) + _END
+        at = _HEAD.size
+        if at + len(data) > self._start:
+            at = self._end + len(_END)  # a hole of zeros ends those that are there still
+        os.pwrite(self._fd, data, at)
+        os.pwrite(self._fd, _NUMBER.pack(at), _NUMBER.size)
+        self._start, self._end = at, at + len(data) - len(_END)
+        os.ftruncate(self._fd, self._end)
+
+    def _lose(self, error: OSError) -> None:
+        """Go on without: what is in the file would be wrong from now on."""
+        self.trouble = f"{type(error).__name__}: {error}"
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
 
     def close(self) -> None:
         """Remove the file: the actor ended as it should."""
         with self._lock:
-            remove(self.path)
+            remove(self.name, self._base)
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd = -1
 
 
-def _opened(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+def _folder(base: str | None) -> str:
+    if base is None or not os.path.isdir(base):
+        base = tempfile.gettempdir()
+    return os.path.join(base, f"lazyflow-{os.geteuid()}")
 
 
-def _remove_old(folder: str) -> None:
-    """Remove old files of actors that were killed together with their callers."""
+def _remove_old(folder: int) -> None:
+    """Remove old files of actors that were killed together with all that could read them."""
     for name in os.listdir(folder):
-        if name.startswith(_PREFIX):
-            path = os.path.join(folder, name)
+        if _NAME.fullmatch(name):
             with suppress(OSError):  # another process removed it
-                if time.time() - os.stat(path).st_mtime > _OLD:
-                    os.unlink(path)
+                if time.time() - os.stat(name, dir_fd=folder).st_mtime > _OLD:
+                    os.unlink(name, dir_fd=folder)
 
 
-def remove(path: str) -> None:
+def remove(name: str, base: str | None = None) -> None:
     """Remove a file, if it is there."""
-    with suppress(OSError):
-        os.unlink(path)
+    fd = claimed(name, base)
+    if fd is not None:
+        os.close(fd)
 
 
-def read(path: str) -> Entries | None:
-    """Return the entries of a journal, and remove it; None if there is no such file."""
+def claimed(name: str, base: str | None = None) -> int | None:
+    """Open a journal and remove its name; return the descriptor, None if it is not there."""
+    if not _NAME.fullmatch(name):
+        return None
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-        os.unlink(path)
+        with private_folder(_folder(base)) as folder:
+            fd = open_private(name, folder, os.O_RDONLY)
+            os.unlink(name, dir_fd=folder)
+            return fd
     except OSError:
         return None
+
+
+def read(name: str, base: str | None = None) -> Entries | None:
+    """Return the entries of a journal, and remove it; None if there is no such file."""
+    fd = claimed(name, base)
+    return None if fd is None else entries(fd)
+
+
+def entries(fd: int) -> Entries | None:
+    """Return what is in the journal of a process that has ended, and close it."""
+    with open(fd, "rb") as file:
+        data = file.read()
+    if len(data) < _HEAD.size:  # it was given up
+        return None
+    last, at = _HEAD.unpack_from(data)
     answers = []
-    at = _NUMBER.size
     while at + _LENGTH.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size + length
-        if at <= len(data):  # else it died while it wrote this
-            answers.append(data[at - length : at])
-    return int(_NUMBER.unpack_from(data)[0]), answers
+        if not length or at > len(data):
+            break
+        answers.append(data[at - length : at])
+    return int(last), answers

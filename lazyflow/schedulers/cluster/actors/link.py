@@ -6,13 +6,15 @@ Values that the engine holds go to an actor as names: it fetches them in the clu
 from __future__ import annotations
 
 import contextvars
+import os
 import pickle
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from lazyflow.errors import SchedulerLost
+from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
 from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
@@ -86,18 +88,19 @@ class EngineLink(ABC):
 
     where
         Description of the process, once it is known.
-    path
-        The path of its journal, once it is known: before that no call begins.
+    journal_name
+        The name of its journal, once it is known: before that no call begins.
     """
 
     where = "its process did not start"
-    path = ""
+    journal_name = ""
 
     def __init__(self, engine: Engine, actor: RemoteActor) -> None:
         self.engine = engine
         self.actor = actor
         self._next = protocol.ActorMessages()  # the message that is being gathered
         self._is_over = False
+        self._journal: int | None = None  # open, where that is on this machine
 
     # -- for engines --------------------------------------------------------------------------
 
@@ -125,8 +128,16 @@ class EngineLink(ABC):
     def forget(self) -> None:
         """Release the engine's actor, which ends by that."""
 
+    def began_at(self, where: str, journal_name: str, base: str | None = None) -> None:
+        """Note what the actor's process is, and open its journal if it is on this machine."""
+        self.where, self.journal_name = where, journal_name
+        self._journal = journal.claimed(journal_name, base)
+        if self._is_over:
+            self._close_journal()
+
     def cancel(self, error: BaseException) -> None:
         """End the actor with an error of the engine."""
+        self._close_journal()
         self.actor.cancel(error)
 
     def receive(self, report: protocol.Report) -> None:
@@ -135,6 +146,8 @@ class EngineLink(ABC):
             return
         if isinstance(report, protocol.CallAnswer):
             self.actor.answered(self, report.number, report.outcome, report.state)
+        elif isinstance(report, protocol.JournalLost):
+            self._warn_of_journal(report.why)
         else:
             self._bring_again(report.number, report.k)
         self.actor.pump()
@@ -143,6 +156,7 @@ class EngineLink(ABC):
         """Handle the end of the engine's actor."""
         self._is_over = True
         if not self.actor.broken(self):
+            self._close_journal()
             return
         cause = None if error is None else self.engine.translated(error)
         if isinstance(cause, SchedulerLost):
@@ -151,11 +165,15 @@ class EngineLink(ABC):
         elif self.actor.error is None:
             self.forget()
             then = partial(self.engine.post, self._died, cause)
-            found = journal.read(self.path) if self.path else (0, [])
-            if found is None:  # it is on another machine
+            if self._journal is not None:
+                opened, self._journal = self._journal, None
+                then(journal.entries(opened))
+            elif self.journal_name:  # it is on another machine
                 self.ask_for_journal(then)
             else:
-                then(found)
+                then((0, []))
+        else:
+            self._close_journal()
 
     def _died(self, cause: BaseException | None, found: journal.Entries | None) -> None:
         last, entries = (None, []) if found is None else found
@@ -163,6 +181,14 @@ class EngineLink(ABC):
         self.actor.died(self, ProcessEnd(
             "ended", self.where, last, [(a.number, a.outcome, a.state) for a in answers], cause,
         ))
+
+    def _warn_of_journal(self, why: str) -> None:
+        warnings.warn(
+            f"the actor {self.actor.spec.label} ({self.where}) can't keep a journal of its calls "
+            f"({why}). It goes on without: should its process die, every call that was sent may "
+            "have run. Look at the folder of temporary files of its machine.",
+            LazyflowWarning, stacklevel=2,
+        )
 
     def _bring_again(self, number: int, k: int) -> None:
         """Fetch a value here and send it: the actor could not fetch it, since its holder died."""
@@ -237,4 +263,9 @@ class EngineLink(ABC):
         """Release the engine's actor: no call is left."""
         self._is_over = True
         self.forget()
-        journal.remove(self.path)  # the process may be killed before it does
+        self._close_journal()
+
+    def _close_journal(self) -> None:
+        opened, self._journal = self._journal, None
+        if opened is not None:
+            os.close(opened)

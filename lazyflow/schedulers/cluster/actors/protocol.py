@@ -57,7 +57,14 @@ class MissingInput:
     k: int
 
 
-Report = CallAnswer | MissingInput
+@dataclass
+class JournalLost:
+    """The actor has no journal any more, and goes on without; `why` is an error as text."""
+
+    why: str
+
+
+Report = CallAnswer | MissingInput | JournalLost
 
 
 def pickled(value: Any) -> PackedValue:

@@ -52,7 +52,7 @@ class EngineActor(ABC):
     name
         The name of the scheduler, for computes in methods.
     folder
-        The folder of the journal; None: that of temporary files.
+        In which the journal's is made; None: that of temporary files.
     """
 
     runs_here = False
@@ -63,6 +63,7 @@ class EngineActor(ABC):
     def __init__(self, name: str, folder: str | None = None) -> None:
         self.scheduler = Inside(name)
         self.journal = Journal(folder)
+        self._has_told = False  # of trouble with it
         self._actor = ActorInstance(self)
         self._waiting: dict[int, _FetchedInputs] = {}  # of calls that wait for values
 
@@ -141,6 +142,9 @@ class EngineActor(ABC):
         answer = pickle.dumps(protocol.CallAnswer(number, outcome, state), 5)
         if value is None and kept is None:
             self.journal.ended(answer)
+        if self.journal.trouble and not self._has_told:
+            self._has_told = True
+            self.report(number, pickle.dumps(protocol.JournalLost(self.journal.trouble), 5))
         self.report(number, answer, value, kept)
 
 

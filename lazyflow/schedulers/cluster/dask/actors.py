@@ -54,7 +54,7 @@ class _Opened:
     address: str
     nanny: Any
     pid: int
-    path: str
+    journal_name: str
 
 
 class _ActorInWorker(EngineActor):
@@ -158,7 +158,7 @@ class DaskActor:
         worker = distributed.get_worker()
         self._actor = _ActorInWorker(worker, topic, key, client)
         self._end = LastCall(self._actor.close)
-        opened = _Opened(worker.address, worker.nanny, os.getpid(), self._actor.journal.path)
+        opened = _Opened(worker.address, worker.nanny, os.getpid(), self._actor.journal.name)
         worker.log_event(topic, pickle.dumps((key, pickle.dumps(opened, 5)), 5))
 
     async def take(self, messages: ActorMessages) -> bytes | None:
@@ -204,8 +204,8 @@ class DaskLink(EngineLink):
         if not isinstance(report, _Opened):
             super().receive(report)
             return
-        self._address, self._nanny, self.path = report.address, report.nanny, report.path
-        self.where = f"process {report.pid}, {report.address}"
+        self._address, self._nanny = report.address, report.nanny
+        self.began_at(f"process {report.pid}, {report.address}", report.journal_name)
         self.actor.pump()
 
     def _made(self) -> None:
@@ -272,7 +272,7 @@ class DaskLink(EngineLink):
             if address is None:
                 continue
             try:
-                asked = client._run(journal.read, self.path, workers=[address])
+                asked = client._run(journal.read, self.journal_name, workers=[address])
                 found = (await asyncio.wait_for(asked, _ASKING))[address]
             except Exception:  # that process has ended, too
                 continue

@@ -42,7 +42,7 @@ _Reply = tuple[bytes, GroupOutcome | None, GroupOutcome | None]
 class _ActorOnRay(EngineActor):
     """Collects reports until a call of `exchange` returns them."""
 
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, folder: str) -> None:
         super().__init__("ray", folder)
         self._early: dict[int, ActorMessages] = {}  # calls of `exchange` may begin in another order
         self._next = 0
@@ -111,11 +111,11 @@ class RayActor:
     """The actor, as Ray sees it."""
 
     def __init__(self, folder: str) -> None:
-        self._actor = _ActorOnRay(folder if os.path.isdir(folder) else None)
+        self._actor = _ActorOnRay(folder)
 
     def where(self) -> tuple[int, str, str]:
-        """Return the process, its node, and the path of its journal."""
-        return os.getpid(), ray.get_runtime_context().get_node_id(), self._actor.journal.path
+        """Return the process, its node, and the name of its journal."""
+        return os.getpid(), ray.get_runtime_context().get_node_id(), self._actor.journal.name
 
     def exchange(self, given: bytes | tuple[Any, ...]) -> _Reply:
         """Pass messages on, given as their serial number and parts, pickled or not."""
@@ -131,6 +131,7 @@ class RayLink(EngineLink):
 
     def __init__(self, engine: Engine, actor: RemoteActor, remote_class: Any, folder: str) -> None:
         super().__init__(engine, actor)
+        self._folder = folder
         self._serial = 0
         self._there = 0
         self._has_refs = False  # a message has references, which only Ray may pickle
@@ -155,12 +156,12 @@ class RayLink(EngineLink):
         ref.future().add_done_callback(post)
 
     def _is_there(self, found: tuple[int, str, str]) -> None:
-        pid, self._node, self.path = found
-        self.where = f"process {pid}"
+        pid, self._node, name = found
+        self.began_at(f"process {pid}", name, self._folder)
         self.actor.pump()
 
     def is_free(self) -> bool:
-        return bool(self.path) and self._there < _AT_ONCE
+        return bool(self.journal_name) and self._there < _AT_ONCE
 
     def send(self, messages: ActorMessages) -> None:
         self._there += 1
@@ -203,7 +204,7 @@ class RayLink(EngineLink):
         there = NodeAffinitySchedulingStrategy(self._node, soft=False)
         read = ray.remote(journal.read).options(
             num_cpus=0, max_retries=0, scheduling_strategy=there, name="lazyflow_actor")
-        read.remote(self.path).future().add_done_callback(
+        read.remote(self.journal_name, self._folder).future().add_done_callback(
             lambda future: then(None if future.exception() else future.result()))
 
     def forget(self) -> None:

@@ -133,7 +133,7 @@ def _plain(record: Any) -> dict[str, Any]:
     return found
 
 
-class _Named(type):
+class _CategoryByName(type):
     """The class of a category that is known by its name, whether it is imported here or not."""
 
     name: tuple[str, str]
@@ -148,5 +148,5 @@ def _loaded(data: bytes) -> tuple[Any, ...]:
     category: Any = vars(builtins).get(name) if module == "builtins" else None
     if category is None:
         members = {"__module__": module, "name": (module, name)}
-        category = _Named(name, (Warning,), members)
+        category = _CategoryByName(name, (Warning,), members)
     return action, message, category, *place

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from array_checks import check, check_near, raised, same_values, told_of
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lazyflow.array as la
@@ -87,7 +87,10 @@ def test_means_of_lengths_that_are_not_known_are_in_out_too():
         check(getattr(la, name)(x[x > 4], dtype=int), getattr(np, name)(a[a > 4], dtype=int))
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.usefixtures("noticed")
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_where_and_initial_of_what_may_be_nan(data):
     name = data.draw(st.sampled_from(["nanmax", "nanmin", "max", "min", "nansum", "sum", "prod"]))
