@@ -152,7 +152,10 @@ def _folder(value: Any) -> Any:
         return value
     if not isinstance(value, str | os.PathLike):
         raise ValueError(f"kernel_cache must be a folder, None or False; got {value!r}")
-    return os.fspath(value)
+    path = os.fspath(value)
+    if not os.path.isabs(path):  # it would be another one in each working directory
+        raise ValueError(f"kernel_cache must be an absolute path; got {value!r}")
+    return path
 
 
 def _folder_of(text: str) -> Any:

@@ -212,6 +212,7 @@ def test_a_task_sees_the_block_it_was_computed_in_and_its_own_stay_with_it() -> 
         ({"check_mutation": 1}, "check_mutation must be True or False; got 1"),
         ({"kernels": "numba"}, 'kernels must be "auto", "numpy" or "native"; got \'numba\''),
         ({"kernel_cache": True}, "kernel_cache must be a folder, None or False; got True"),
+        ({"kernel_cache": "~/k"}, "kernel_cache must be an absolute path; got '~/k'"),
     ],
 )
 def test_wrong_values_are_refused_and_change_nothing(values: Any, message: str) -> None:

@@ -22,6 +22,7 @@ LAYERS = [
     ("lazyflow.config", 0),
     ("lazyflow.services", 0),
     ("lazyflow.departures", 0),
+    ("lazyflow.recent", 0),
     ("lazyflow.graph", 1),
     ("lazyflow.store", 2),
     ("lazyflow.schedulers.core", 3),

@@ -25,11 +25,12 @@ from lazyflow.array.kernels.planning import Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.whole import find_reports, run_before, run_whole
+from lazyflow.recent import Recent
 
 __all__ = ["merge", "report", "run_program", "wait_compiled"]
 
 _PIECE = 1 << 16  # elements of partial results that are merged by a stack of them
-_MOST = 1024  # programs and plans that are remembered
+_MOST = 256  # programs that are remembered, and plans of each, and up to as many older ones
 #: Elements times operations from which a kernel is compiled: compiling was measured to take 14 to
 #: 27 ms, beside the run.
 _PAYS = 1 << 21
@@ -37,7 +38,7 @@ _PAYS = 1 << 21
 _WAITS = 1 << 25
 
 _BLOCKS = (np.ndarray, DrawnBlock)
-_known: dict[tuple[Program, str], tuple[Lowered, dict[Any, PlanKernels]]] = {}
+_known: Recent[tuple[Program, str], tuple[Lowered, Recent[Any, PlanKernels]]] = Recent(_MOST)
 
 
 def _planned(program: Program, shapes: tuple[Shape, ...], drawn: bool = False) -> PlanKernels:
@@ -45,18 +46,14 @@ def _planned(program: Program, shapes: tuple[Shape, ...], drawn: bool = False) -
     math = config.get("math")
     entry = _known.get((program, math))
     if entry is None:
-        if len(_known) >= _MOST:
-            _known.clear()
         lowered = lower(program)
         if math == "own":
             lowered = with_own_functions(lowered, folder)
-        entry = _known[program, math] = (lowered, {})
+        entry = _known[program, math] = (lowered, Recent(_MOST))
     lowered, plans = entry
     named = (shapes, drawn) if drawn else shapes
     found = plans.get(named)
     if found is None:
-        if len(plans) >= _MOST:
-            plans.clear()
         found = plans[named] = PlanKernels(make_plan(lowered, shapes, drawn))
     return found
 

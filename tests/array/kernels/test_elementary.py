@@ -14,6 +14,7 @@ from lazyflow.array.kernels import run
 from lazyflow.array.kernels.native.elementary import formulas, ufuncs
 from lazyflow.array.kernels.native.elementary.formulas import FORMULAS
 from lazyflow.array.kernels.run import wait_compiled
+from lazyflow.recent import Recent
 
 UFUNCS = sorted(FORMULAS, key=lambda f: f.__name__)
 FLOATS = [np.dtype("f8"), np.dtype("f4")]
@@ -203,7 +204,7 @@ def test_numpys_functions_are_used_where_they_are_asked_for():
 
 def test_numpys_functions_are_used_where_nothing_can_be_compiled(monkeypatch):
     monkeypatch.setattr(ufuncs, "_made", {})
-    monkeypatch.setattr(run, "_known", {})
+    monkeypatch.setattr(run, "_known", Recent(9))
     monkeypatch.setattr(ufuncs.compiler, "unavailable", lambda: "a reason")
     x = np.linspace(0.1, 10, 1000)
     same_values(la.exp(la.from_array(x)).compute(), np.exp(x))

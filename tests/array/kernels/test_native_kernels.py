@@ -1,5 +1,6 @@
 """Generated kernels give the bits and the reports of NumPy's functions; caching them is safe."""
 
+import gc
 import itertools
 import os
 import re
@@ -16,10 +17,12 @@ from hypothesis import strategies as st
 from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run
 
 from lazyflow import config
-from lazyflow.array.kernels.native import compiler, llvm_reductions
+from lazyflow.array.kernels import run as run_module
+from lazyflow.array.kernels.native import compiler, kernel_files, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.program import CAST, WHERE, Program, Reduction, Step, TileFunction
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
+from lazyflow.recent import Recent
 from lazyflow.testing.signals import Gate
 
 I1, U1, I2, U2, I4, U4, I8, U8, F4 = map(
@@ -177,7 +180,7 @@ def test_extremes_that_are_zeros_of_both_signs_do_not_depend_on_the_way(shape, o
 
 def test_a_kernel_that_sums_in_another_order_is_not_used(monkeypatch):
     """The check of a new kernel sees it, though some of the made-up values are no numbers."""
-    monkeypatch.setattr(native_kernels, "_known", {})
+    monkeypatch.setattr(native_kernels, "_known", Recent(9))
     monkeypatch.setattr(llvm_reductions, "LEAF", 256)
     steps = (binary(np.subtract, 0, 1), binary(np.multiply, 2, 1), binary(np.divide, 3, 0))
     program = Program((F8, F8), steps, ((4, Reduction("sum", (1,), F8)),))
@@ -592,7 +595,7 @@ def test_where_there_is_no_kernel_the_report_and_the_error_say_why(step, words):
 
 
 def test_a_report_says_what_a_run_does_that_asks_for_kernels(monkeypatch):
-    monkeypatch.setattr(native_kernels, "_known", {})  # as if no test before had compiled it
+    monkeypatch.setattr(native_kernels, "_known", Recent(9))  # no test before has compiled it
     program = Program((F8, F8), (binary(np.hypot, 0, 1),), ((2, None),))
     blocks = [ONE[:100], ONE[:100]]
     with config.set(kernels="native"):
@@ -672,6 +675,71 @@ def test_what_others_could_have_written_is_not_run(tmp_path):
     os.chmod(files / name, 0o622)
     assert ended(started(tmp_path)) == [value, "ready", "False"]
     assert ended(started(tmp_path)) == [value, "ready", "True"]
+
+
+@pytest.mark.parametrize("what", ["link to a folder", "link to a file", "pipe", "another's kernel"])
+def test_what_is_no_kernel_of_that_name_is_not_run(tmp_path, what):
+    """Nor waited for. Where others may write, they can put it there."""
+    files = tmp_path / "lazyflow" / "kernels"
+    value, *_ = ended(started(tmp_path))
+    (name,) = os.listdir(files)
+    aside = tmp_path / "aside"
+    if what == "link to a folder":
+        files.rename(aside)
+        files.symlink_to(aside)
+    else:
+        (files / name).rename(aside)
+        if what == "link to a file":
+            (files / name).symlink_to(aside)
+        elif what == "pipe":
+            os.mkfifo(files / name)
+        else:  # whole, and of this user, but it has no function of this name
+            kernel_files.write(str(files), "k" + "0" * 48, b"other code")
+            (files / ("k" + "0" * 48)).rename(files / name)
+    assert ended(started(tmp_path)) == [value, "ready", "False"]
+
+
+@pytest.mark.parametrize("home", [{}, {"XDG_CACHE_HOME": "relative"}])
+def test_a_user_without_a_home_has_no_kernels_on_disk(tmp_path, monkeypatch, home):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for name, found in home.items():
+        monkeypatch.setenv(name, found)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    with config.set(kernel_cache=None):
+        assert kernel_files.folder() is None
+
+
+def test_the_files_that_were_used_last_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel_files, "_MOST", 20)
+    folder = str(tmp_path / "kernels")
+    for k in range(100):
+        kernel_files.write(folder, f"k{k}", b"code %d" % k)
+        os.utime(os.path.join(folder, f"k{k}"), (k, k))
+        assert kernel_files.read(folder, "k0") == b"code 0"
+        assert len(os.listdir(folder)) <= 20
+    assert kernel_files.read(folder, "k99") == b"code 99"
+    assert kernel_files.read(folder, "k50") is None
+
+
+def test_kernels_that_nobody_uses_are_freed(monkeypatch):
+    """The code of 8 to 16 is kept; what runs is never freed."""
+    monkeypatch.setattr(native_kernels, "_known", Recent(8))
+    monkeypatch.setattr(run_module, "_known", Recent(8))
+    block = np.linspace(0, 1, 1000)
+    gc.collect()
+    before = len(compiler._loaded)
+    with config.set(kernels="native", kernel_cache=False):
+        for k in range(40):
+            ops = [np.add if k >> n & 1 else np.multiply for n in range(6)]
+            steps = tuple(Step(op, (n, 0), (F8,) * 3) for n, op in enumerate(ops))
+            (found,) = run(Program((F8,), steps, ((6, None),)), [block])
+            expected = block
+            for op in ops:
+                expected = op(expected, block)
+            same_values(found, expected)
+            gc.collect()
+            assert len(compiler._loaded) - before <= 16
+            assert len(compiler._dropped) <= 9
 
 
 def test_processes_at_once_do_not_disturb_each_other(tmp_path):

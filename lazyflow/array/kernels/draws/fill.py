@@ -17,7 +17,7 @@ from lazyflow.array.kernels.draws.formulas import FORMULAS, PAYS, parameters
 from lazyflow.array.kernels.draws.tables import CHECKED
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.compiler import READY, Kernel
-from lazyflow.array.kernels.native.kernel_files import default_folder
+from lazyflow.array.kernels.native.kernel_files import folder
 from lazyflow.array.kernels.native.modules import module_text
 
 _WAITS = 1 << 19  # those that NumPy draws for longer than the compilation, which they wait for
@@ -85,14 +85,13 @@ def _kernel(formula: str, dtype: np.dtype[Any], size: int) -> Kernel | None:
     """Return the kernel if it is there, or worth waiting for; have it compiled if that pays."""
     if config.get("kernels") == "numpy" or compiler.unavailable():
         return None
-    kernel, kept = _kernel_of(formula, dtype), config.get("kernel_cache")
+    kernel = _kernel_of(formula, dtype)
     if kernel.state == READY:
         return kernel
-    folder = None if kept is False else kept or default_folder()
     if size >= _WAITS or config.get("kernels") == "native":
-        compiler.compile_now(kernel, folder)
+        compiler.compile_now(kernel, folder())
     elif size >= PAYS:
-        compiler.request(kernel, folder)
+        compiler.request(kernel, folder())
     return kernel if kernel.state == READY else None
 
 

@@ -33,12 +33,13 @@ from lazyflow.array.kernels.native.staging import (
 )
 from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan
 from lazyflow.array.kernels.program import CAST, TileFunction
+from lazyflow.recent import Recent
 
 #: Elements of a run, from which a kernel is faster than NumPy's functions: a vector where it takes
 #: functions of our own.
 _SHORT = 8
 _STREAMED = 1 << 22  # bytes of a block from which reductions leave the caches alone
-_MOST = 1024  # kernels that are remembered
+_MOST = 256  # kernels that are remembered, and up to as many older ones
 
 
 class PreparedKernel(NamedTuple):
@@ -114,15 +115,13 @@ class PlanKernels:
         return Decision(why, sources, prepared)
 
 
-_known: dict[KernelSpec, PreparedKernel] = {}
+_known: Recent[KernelSpec, PreparedKernel] = Recent(_MOST)
 
 
 def _prepared(spec: KernelSpec) -> PreparedKernel:
     """Return the kernel for a specification; all programs that have it share the kernel."""
     found = _known.get(spec)
     if found is None:
-        if len(_known) >= _MOST:
-            _known.clear()
         found = _prepare(spec)
         if found.kernel is not None:
             found = _known.setdefault(spec, found)
