@@ -121,8 +121,8 @@ def _is_nowhere_else(module: Any) -> bool:
     """Tell whether a module was not imported, but made by `runpy.run_path`, for example."""
     return (
         type(module) is ModuleType
-        and module.__spec__ is None
-        and module.__name__ not in ("__main__", "builtins")
+        and getattr(module, "__spec__", None) is None  # debuggers empty the dict of `__main__`
+        and getattr(module, "__name__", "") not in ("__main__", "builtins")
     )
 
 

@@ -83,6 +83,43 @@ def test_where_a_program_may_come_from(how: str, tmp_path: Path) -> None:
         assert program.leaves_nothing(0)
 
 
+OPEN = (
+    "import runpy, sys, types; path = sys.argv[1]; "
+    "code = compile(open(path).read(), path, 'exec'); main = sys.modules['__main__']; "
+)
+
+#: What debuggers, profilers, shells and editors do: what `__main__` has is theirs to say.
+LAUNCHERS = {
+    "pdb": ("-m", "pdb", "-c", "continue", "-c", "quit"),
+    "cProfile": ("-m", "cProfile"),
+    "trace": ("-m", "trace", "--count", "--coverdir", "HERE"),
+    "run_path": ("-c", OPEN + "runpy.run_path(path)"),
+    "run_path as the program": ("-c", OPEN + "runpy.run_path(path, run_name='__main__')"),
+    "exec": ("-c", OPEN + "exec(code, {})"),
+    "exec here": ("-c", OPEN + "exec(code)"),
+    "a new module": (
+        "-c", OPEN + "m = sys.modules['__main__'] = types.ModuleType('__main__'); "
+        "exec(code, m.__dict__)"),
+    "an empty module": (
+        "-c", OPEN + "(lambda d, code, b: (d.clear(), d.update(__name__='__main__', "
+        "__builtins__=b), exec(code, d)))(vars(main), code, __builtins__)"),
+    "no module": (
+        "-c", OPEN + "del sys.modules['__main__']; exec(code, {'__name__': '__main__'})"),
+}
+
+
+@pytest.mark.parametrize("how", LAUNCHERS)
+def test_what_may_start_a_program(how: str, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(UNGUARDED)
+    path = str(Path(lazyflow.__file__).parent.parent)
+    words = [word.replace("HERE", str(tmp_path)) for word in LAUNCHERS[how]]
+    with Program("", (*words, str(file)), PYTHONPATH=path) as program:
+        code, out, err = program.end()
+    said = [line for line in out.splitlines() if line in SAID]
+    assert (code, said) == (0, SAID), err
+
+
 def test_an_error_shows_the_lines_of_the_program(tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(
