@@ -6,14 +6,17 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from lazyflow.departures import WeakTable
 from lazyflow.schedulers.core.base import AnyRun, Observer, Worker
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.program_observer import ProgramObserver
 from lazyflow.schedulers.core.task_timer import TaskTimer, WorkerTimer
 
-#: Observers that raised: logged then, ignored since. By id, as an observer may not be hashable
-#: (a dataclass, for example); they are held so that their ids are not reused.
-_broken: dict[int, Any] = {}
+#: Observers that raised: logged then, ignored since. By identity, as an observer may not be
+#: hashable (a dataclass, for example).
+_broken: WeakTable[Any, list[None]] = WeakTable()
+#: Those that have no weak references, by id: they are held so that their ids are not reused.
+_broken_for_good: dict[int, tuple[Any, list[None]]] = {}
 
 _nowhere = deque[Any](maxlen=0).append  # times that come before somebody keeps them
 
@@ -30,7 +33,9 @@ class RunObservers:
     __slots__ = ("members", "on_end", "on_ran", "on_start", "timer")
 
     def __init__(self, observers: Iterable[Any] = ()) -> None:
-        self.members = [o for o in observers if id(o) not in _broken]
+        self.members = [
+            o for o in observers if _broken.get(o) is None and id(o) not in _broken_for_good
+        ]
         self.on_start = _overriding(self.members, "task_started")
         self.on_end = _overriding(self.members, "task_ended")
         self.on_ran: list[tuple[Any, Callable[..., object], bool]] = [
@@ -178,8 +183,12 @@ class RunObservers:
         self.on_ran[:] = [one for one in self.on_ran if one[0] is not observer]
         for pairs in (self.on_start, self.on_end):
             pairs[:] = [pair for pair in pairs if pair[0] is not observer]
-        mine = [observer]  # made here, so that just one of several threads finds it in the dict
-        if _broken.setdefault(id(observer), mine) is not mine:
+        mine: list[None] = []  # made here, so that just one of several threads finds it there
+        try:
+            first = _broken.setdefault(observer, mine)
+        except TypeError:
+            first = _broken_for_good.setdefault(id(observer), (observer, mine))[1]
+        if first is not mine:
             return
         import logging
 

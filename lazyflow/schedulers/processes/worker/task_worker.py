@@ -109,7 +109,9 @@ class TaskWorker(WorkerProcess):
         number, run, _, _, _, records, _, timed, *_ = sent
         if not number or self.claims.setdefault(number, "main") != "main":
             return
-        self.claims.pop(number - _REMEMBERED, None)
+        if len(self.claims) > 2 * _REMEMBERED:  # numbers are the pool's: this has some of them
+            for old in list(self.claims)[:-_REMEMBERED]:
+                self.claims.pop(old, None)
         flight = self.flight = RunningFlight(number, records, timed)
         if timed is not None:
             self._watch(flight, timed)
