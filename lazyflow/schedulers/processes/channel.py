@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 _HEADER = struct.Struct("<QI")
+_CLOSED_IN_CHILDREN = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _MOST_DESCRIPTORS = 64  # in one message; the kernel refuses 254
 _AT_ONCE = 1 << 18
 _VERSION = 2  # of marshal: later ones look for repeated objects, which costs more than it saves
@@ -42,7 +43,8 @@ class Incoming:
 
         Raises BlockingIOError when a non-blocking socket has nothing.
         """
-        data, ancillary, _, _ = self.sock.recvmsg(_AT_ONCE, self._space)
+        # What a task starts must not have them: memory would be held for as long as that runs.
+        data, ancillary, _, _ = self.sock.recvmsg(_AT_ONCE, self._space, _CLOSED_IN_CHILDREN)
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 found = array.array("i")

@@ -1,5 +1,6 @@
 """What tasks may do to their process, and to the graph that they belong to."""
 
+import ast
 import io
 import os
 import signal
@@ -11,6 +12,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fault_tools import (
     LIMIT,
@@ -30,8 +32,10 @@ from lazyflow import (
     RemoteTaskError,
     TaskTimeout,
     WorkerDied,
+    actor,
     compute,
     delayed,
+    persist,
 )
 from lazyflow.testing.signals import Tally
 from lazyflow.testing.tasks import inc
@@ -218,3 +222,31 @@ def test_a_task_changes_its_surroundings(tmp_path: Path, monkeypatch: Any) -> No
         assert directory == tmp_path.name
     lazyflow.shutdown()
     assert compute(delayed(look)(), **ON) == ((tmp_path.name, None),)
+
+
+def children_have(_: Any) -> list[str]:
+    """Return what a program has open that inherits all that it can."""
+    listed = (
+        "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in range(3, 300) "
+        "if os.path.islink(f'/proc/self/fd/{n}')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", listed], close_fds=False, capture_output=True, text=True, check=True)
+    found: list[str] = ast.literal_eval(done.stdout)
+    return found
+
+
+class Starter:
+    def children_have(self, x: Any) -> list[str]:
+        return children_have(x)
+
+
+def test_programs_that_tasks_start_inherit_nothing() -> None:
+    """Nor do those of the caller: memory would stay for as long as they run."""
+    before = children_have(None)
+    large = persist([delayed(np.ones)(1_000_000) for _ in range(3)], **ON)[0]
+    of_tasks = compute([delayed(children_have)(x) for x in large], **ON)[0]
+    assert of_tasks == [[]] * 3
+    assert actor(Starter, scheduler="processes")().children_have(large[0]).result() == []
+    compute(large, **ON)
+    assert children_have(None) == before

@@ -18,6 +18,8 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
     """Run a worker on descriptors that were inherited, until its parent closes them."""
     page = mmap.mmap(words, mmap.PAGESIZE)
     os.close(words)
+    for inherited in (flights, requests):
+        os.set_inheritable(inherited, False)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     nested.install()

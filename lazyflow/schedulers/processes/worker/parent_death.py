@@ -14,6 +14,7 @@ _F_SETSIG = 10  # Linux; the module has no name for it
 
 def arm(fd: int) -> None:
     """Have this process and its group killed when the other end of `fd` closes."""
+    os.set_inheritable(fd, False)
     if sys.platform == "linux":
         fcntl.fcntl(fd, _F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
