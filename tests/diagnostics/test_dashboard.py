@@ -7,15 +7,19 @@ import logging
 import os
 import random
 import re
+import resource
 import socket
+import subprocess
+import sys
 import threading
 import weakref
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from time import perf_counter
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from waiting import until as comes
 
 import lazyflow
 from lazyflow import compute, delayed, persist
@@ -358,6 +362,66 @@ def test_malformed_requests_do_no_harm(page, count, caplog):
     for each in slow:
         each.close()
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+CROWD = """
+import socket, sys
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(600)]
+print("here", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_a_crowd_without_the_token_takes_few_descriptors(page):
+    before = len(os.listdir("/proc/self/fd"))
+    with stream(page) as found:  # a page that is open stays
+        next(found)
+        with subprocess.Popen(
+            [sys.executable, "-c", CROWD, str(parts(page)[1])],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as crowd:
+            assert crowd.stdout.readline() == "here\n"
+            assert ask(page)[0] == 200
+            assert len(os.listdir("/proc/self/fd")) - before < 50
+            compute(delayed(abs)(-1))
+            until(found, lambda news: "abs" in news["functions"])
+            crowd.stdin.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fills the table of descriptors")
+def test_without_descriptors_it_waits_and_says_so_once_a_second(page, caplog):
+    caplog.set_level(logging.WARNING)
+    host, port, _ = parts(page)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    filled = []
+
+    def fill():
+        with suppress(OSError):
+            while True:
+                filled.append(os.open(os.devnull, os.O_RDONLY))
+
+    clients = [socket.socket() for _ in range(5)]
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, limits[1]))
+        for client in clients:  # other threads may close something meanwhile
+            fill()
+            client.connect((host, port))
+            if comes(lambda: caplog.records, 2.0):
+                break
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for each in filled:
+            os.close(each)
+    client.settimeout(LIMIT)
+    client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    assert client.recv(99).startswith(b"HTTP/1.1 4")
+    for each in clients:
+        each.close()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) <= 3
+    assert "the dashboard can't take a connection: [Errno 24] Too many open files" in said
 
 
 def test_closing_ends_all_of_it():

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import secrets
+import socket
 import threading
 from pathlib import Path
 from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
@@ -24,6 +26,8 @@ _EVERY = 0.25  # seconds between two messages to a page
 _QUIET = 2.0  # the same while nothing runs: memory may still change
 _PATIENCE = 10.0  # seconds for the headers of a request
 _HEADERS = 16_384  # bytes of them
+_STRANGERS = 32  # connections that have not shown the token; each takes a descriptor
+_AGAIN = 1.0  # seconds until a connection is accepted again when the system has refused one
 _STATIC = Path(__file__).with_name("static")
 _FILES = {
     "": ("page.html", "text/html; charset=utf-8"),
@@ -72,18 +76,39 @@ class Server:
             default_handler_class=_NothingHandler, default_handler_args={"server": self},
             log_function=lambda handler: None,
         )
-        http = HTTPServer(
+        self.http = _Server(
             app, max_header_size=_HEADERS, max_body_size=0, body_timeout=_PATIENCE,
             idle_connection_timeout=_PATIENCE,
         )
-        http.add_sockets(self._sockets)
+        for sock in self._sockets:
+            self._loop.add_reader(sock, self._accept, sock)
         collecting = asyncio.create_task(self._collect())
         self._ready.set()
         await self._end.wait()
         collecting.cancel()
         self.monitor.wake = lambda: None
-        http.stop()
-        await http.close_all_connections()
+        for sock in self._sockets:
+            self._loop.remove_reader(sock)
+            sock.close()
+        await self.http.close_all_connections()
+
+    def _accept(self, sock: socket.socket) -> None:
+        """Accept a connection, or pause: there may be no descriptors left in this process."""
+        try:
+            connection, address = sock.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            logging.getLogger("lazyflow").warning(
+                "the dashboard can't take a connection: %s", error)
+            self._loop.remove_reader(sock)
+            self._loop.call_later(_AGAIN, self._accept_again, sock)
+            return
+        self.http.handle_stream(IOStream(connection), address)
+
+    def _accept_again(self, sock: socket.socket) -> None:
+        if sock.fileno() >= 0:
+            self._loop.add_reader(sock, self._accept, sock)
 
     async def _collect(self) -> None:
         """Take in what happens, so that nothing piles up while no page is open."""
@@ -103,6 +128,29 @@ class Server:
         self.changed.clear()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.changed.wait(), _QUIET)
+
+
+class _Server(HTTPServer):
+    """Has few connections that have not shown the token: the oldest makes room for a new one.
+
+    Any process of the machine may connect, as often as it likes.
+    """
+
+    def initialize(self, *args: Any, **kwargs: Any) -> None:
+        super().initialize(*args, **kwargs)
+        self.strangers: dict[IOStream, None] = {}
+
+    def handle_stream(self, stream: IOStream, address: Any) -> None:
+        while len(self.strangers) >= _STRANGERS:
+            oldest = next(iter(self.strangers))
+            del self.strangers[oldest]
+            oldest.close()
+        self.strangers[stream] = None
+        super().handle_stream(stream, address)
+
+    def on_close(self, server_conn: Any) -> None:
+        self.strangers.pop(server_conn.stream, None)
+        super().on_close(server_conn)
 
 
 class _GuardedHandler(RequestHandler):
@@ -126,6 +174,9 @@ class _GuardedHandler(RequestHandler):
         )
         if status is not None:
             self.send_error(status)
+            return
+        connection: Any = self.request.connection
+        self.server.http.strangers.pop(connection.stream, None)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         self.set_header("Content-Type", "text/plain; charset=utf-8")
