@@ -18,6 +18,7 @@ from waiting import until
 
 import lazyflow
 from lazyflow import (
+    LazyflowWarning,
     RemoteTaskError,
     SchedulerLost,
     SerializationError,
@@ -236,6 +237,27 @@ def test_all_that_was_sent_may_have_run_when_nobody_has_the_journal(client, monk
         with pytest.raises(WorkerDied, match="The call is not run again"):
             future.result()
     assert counter.add(1).result() == 1
+
+
+def test_an_actor_whose_machine_can_not_keep_a_journal_goes_on(client, tmp_path):
+    before = without_actors(client)
+    (tmp_path / "file").touch()
+    folders = client.run(folder_of_temporary_files, str(tmp_path / "file"))
+    try:
+        with pytest.warns(LazyflowWarning, match="Counter .* can't keep a journal .*Error") as told:
+            counter = Counter()
+            assert [counter.add(1).result() for _ in range(3)] == [1, 2, 3]
+            assert until(lambda: told)
+    finally:
+        for address, folder in folders.items():
+            client.run(folder_of_temporary_files, folder, workers=[address])
+    assert "It goes on without" in str(told[0].message)
+    assert journals() == before
+
+
+def folder_of_temporary_files(folder):
+    before, tempfile.tempdir = tempfile.tempdir, folder
+    return before
 
 
 def where(dask_worker):
