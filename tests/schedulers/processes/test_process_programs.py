@@ -1,6 +1,7 @@
 """Programs of every origin run on processes, in little memory."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,6 +119,25 @@ def test_what_may_start_a_program(how: str, tmp_path: Path) -> None:
         code, out, err = program.end()
     said = [line for line in out.splitlines() if line in SAID]
     assert (code, said) == (0, SAID), err
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root can take /proc away")
+def test_a_machine_without_proc_is_told_what_to_do() -> None:
+    without = (
+        "mount --make-rprivate / && umount -l /proc && exec \"$@\"", "sh", sys.executable, "-c",
+        "from lazyflow import compute, delayed; compute(delayed(abs)(-1), scheduler='processes')",
+    )
+    path = str(Path(lazyflow.__file__).parent.parent)
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", *without], capture_output=True, text=True, timeout=50,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    if "mount" in done.stderr.splitlines()[0]:
+        pytest.skip("mounting is not allowed here")
+    assert done.stderr.endswith(
+        "/proc is not there, which workers need: mount it (mount -t proc proc /proc), or take "
+        'scheduler="threads".\n')
 
 
 def test_an_error_shows_the_lines_of_the_program(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import sys
 
@@ -17,19 +18,24 @@ _FILES = 20  # descriptors of this process for its first worker, while that is s
 
 def no_process(what: str, error: OSError) -> WorkerDied:
     """Return the error for a process that the system refuses."""
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    limits = (
-        f"The limits of the system on processes (ulimit -u) and open files (ulimit -n, now {files};"
-        f" a worker needs {_FILES}) are the usual cause; raise them"
-    )
-    if error.errno == errno.ENOMEM:
-        limits = (
+    if not os.path.isdir("/proc/self"):
+        advice = (
+            "/proc is not there, which workers need: mount it (mount -t proc proc /proc), or take"
+        )
+    elif error.errno == errno.ENOMEM:
+        advice = (
             "The machine, or this process (ulimit -v), has no memory left for it: drop what is not "
-            "needed"
+            "needed, or take fewer workers (num_workers=) or"
+        )
+    else:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        advice = (
+            "The limits of the system on processes (ulimit -u) and open files (ulimit -n, now "
+            f"{files}; a worker needs {_FILES}) are the usual cause; raise them, or take fewer "
+            "workers (num_workers=) or"
         )
     failed = WorkerDied(
-        f"{what} can be started: {type(error).__name__}: {error}. {limits}, or take fewer workers "
-        '(num_workers=) or scheduler="threads".'
+        f'{what} can be started: {type(error).__name__}: {error}. {advice} scheduler="threads".'
     )
     failed.__cause__ = error
     return failed
