@@ -227,6 +227,56 @@ def test_advice_on_memory(monkeypatch):
     assert advice[1].startswith("memory reached ") and advice[1].endswith(" while fill ran")
 
 
+@pytest.fixture
+def monitor():
+    """A monitor whose thread of the server never comes, but by `news`."""
+    opened = Monitor()
+    opened.open()
+    yield opened
+    opened.close()
+    assert always_observers == []
+
+
+def test_of_what_comes_too_fast_some_is_shown(monitor):
+    assert not monitor.news(0)["left_out"]
+    for turn in range(3):
+        for _ in range(400):
+            assert compute([delayed(abs)(-i) for i in range(3)]) == ([0, 1, 2],)
+            assert len(monitor._raw) < 300
+        news = monitor.news(0)
+        assert news["left_out"]
+        assert 10 * (turn + 1) < news["runs"]["over"] < 100 * (turn + 1)
+    compute(delayed(len)("it watches again"))
+    news = monitor.news(0)
+    assert [done for number, done, *_ in news["progress"]
+            if news["functions"][number] == "len"] == [1]
+
+
+def test_calls_of_actors_that_come_too_fast(monitor):
+    bag = lazyflow.actor(list, scheduler="threads")()
+    for _ in range(1000):
+        bag.append(1).result()
+    assert len(monitor._raw) < 300
+    assert monitor.news(0)["left_out"]
+
+
+def test_of_a_large_run_calls_are_left_out(monitor, monkeypatch):
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MOST", 100)
+    compute([delayed(abs)(-i) for i in range(1000)])
+    assert len(monitor._raw) < 110
+    news = monitor.news(0)
+    ((_, done, *_),) = news["progress"]
+    assert 90 < done < 110 and news["left_out"]
+
+
+def test_one_that_rests_can_be_closed(monitor):
+    for _ in range(400):
+        compute(delayed(abs)(-1))
+    monitor.close()
+    monitor.news(0)
+    assert always_observers == []
+
+
 def test_values_are_not_kept_by_it(page):
     class Value:
         pass

@@ -10,9 +10,12 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import islice
+from math import inf
+from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from lazyflow.api.runs import always_observers
 from lazyflow.diagnostics.dashboard.window import AdviceWindow
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.recording import Recording, Span
@@ -27,6 +30,11 @@ from lazyflow.schedulers.core.program_observer import ProgramObserver
 __all__ = ["Monitor"]
 
 _KEPT = 20_000  # calls that a page which is opened late still gets
+#: Events that may wait for the thread of the server, which looks some times a second. When there
+#: are as many, it rests until that has looked: to be watched costs a small run half of its time.
+_BUSY = 200
+_MOST = 100_000  # the same, from which events of runs that are watched are dropped
+_LATELY = 10.0  # seconds for which the page says that something was left out
 _NAMED = 200  # functions that are listed; the others share a row
 _ASKED = 1_000  # calls of actors that are asked whether they run: those that were made first
 _OTHERS = "other functions"
@@ -68,6 +76,9 @@ class Monitor(ProgramObserver):
     def __init__(self, wake: Callable[[], Any] = lambda: None) -> None:
         self.wake = wake
         self._raw: deque[tuple[Any, ...]] = deque()  # a method, and what to call it with
+        self._switching = Lock()
+        self._is_open = self._rests = False
+        self._left_out_at = -inf  # when something was, last
         self._running: dict[tuple[int, int], tuple[AnyRun, float]] = {}
         self._runs: dict[int, _OpenRun] = {}  # by id
         self._schedulers: dict[int, Any] = {}
@@ -90,6 +101,8 @@ class Monitor(ProgramObserver):
     # -- by the threads that run tasks ------------------------------------------------------
 
     def run_started(self, run: AnyRun) -> None:
+        if len(self._raw) >= _BUSY:
+            self._rest()
         self._raw.append((self._begin, run, Recording(run, self._watch)))
         self.wake()
 
@@ -101,6 +114,9 @@ class Monitor(ProgramObserver):
         size: int | None,
     ) -> None:
         self._running.pop((id(run), i), None)
+        if len(self._raw) >= _MOST:
+            self._left_out_at = end
+            return
         self._raw.append((self._call, run, (i, worker, start, end, cpu, size)))
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
@@ -113,6 +129,8 @@ class Monitor(ProgramObserver):
         self._watch.returned(run, values)
 
     def call_made(self, call: WatchedCall) -> None:
+        if len(self._raw) >= _BUSY:
+            self._rest()
         self._raw.append((self._make_call, call))
         self.wake()
 
@@ -121,6 +139,35 @@ class Monitor(ProgramObserver):
 
     def run_ended(self, run: AnyRun) -> None:
         self._raw.append((self._end, run, perf_counter()))
+
+    def _rest(self) -> None:
+        """Watch no further runs until what waits was taken in."""
+        with self._switching:
+            self._left_out_at = perf_counter()
+            if self in always_observers:
+                always_observers.remove(self)
+                self._rests = True
+
+    # -- by who has opened it ---------------------------------------------------------------
+
+    def open(self) -> None:
+        """Watch all runs from now on."""
+        with self._switching:
+            self._is_open = True
+            always_observers.append(self)
+
+    def close(self) -> bool:
+        """Watch no further runs; return whether it did."""
+        with self._switching:
+            was_open, self._is_open, self._rests = self._is_open, False, False
+            if self in always_observers:
+                always_observers.remove(self)
+            return was_open
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it watches runs, now or when it has rested."""
+        return self._is_open
 
     # -- by the thread of the server --------------------------------------------------------
 
@@ -147,6 +194,7 @@ class Monitor(ProgramObserver):
             "functions": list(self._functions),
             "progress": self._progress(),
             "runs": {"open": len(self._runs), "over": self._over},
+            "left_out": perf_counter() - self._left_out_at < _LATELY,
             "open_calls": len(self._calls_open),
             "memory": list(self._memory()),
             "links": self._links(),
@@ -168,6 +216,11 @@ class Monitor(ProgramObserver):
         self._meter.read()
         if not self._runs and not self._calls_open:
             self._window.look()
+        if self._rests:
+            with self._switching:
+                if self._rests:  # and was not closed
+                    self._rests = False
+                    always_observers.append(self)
 
     def _begin(self, run: AnyRun, recording: Recording) -> None:
         leaves = set(run.plan.leaves)
@@ -175,7 +228,8 @@ class Monitor(ProgramObserver):
             self._function(task) for i, task in enumerate(run.plan.tasks) if i not in leaves
         )
         self._runs[id(run)] = _OpenRun(run, recording, to_come)
-        self._totals += to_come
+        for function, calls in to_come.items():  # `+=` would go through all functions
+            self._totals[function] += calls
         self._schedulers[id(run.scheduler)] = run.scheduler
 
     def _call(self, run: AnyRun, span: Span) -> None:
@@ -221,7 +275,8 @@ class Monitor(ProgramObserver):
     def _end(self, run: AnyRun, when: float) -> None:
         opened = self._runs.pop(id(run), None)
         if opened is not None:
-            self._totals -= opened.to_come  # what was cancelled never comes
+            for function, calls in opened.to_come.items():  # what was cancelled never comes
+                self._totals[function] -= calls
             self._over += 1
             opened.recording.close(run)
             opened.recording.end = when

@@ -51,6 +51,7 @@ class Server:
         self._sockets = bind_sockets(0, "127.0.0.1")
         self.port = int(self._sockets[0].getsockname()[1])
         self._ready = threading.Event()
+        self._is_quiet = False
         self._thread = threading.Thread(
             target=self._serve, name="lazyflow-dashboard", daemon=True
         )
@@ -117,6 +118,10 @@ class Server:
             await self.pause()
 
     def _wake(self) -> None:
+        """Have pages told soon, if they are told seldom now: that costs as much as a small run."""
+        if not self._is_quiet:
+            return
+        self._is_quiet = False
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.changed.set)
 
@@ -126,6 +131,9 @@ class Server:
             await asyncio.sleep(_EVERY)
             return
         self.changed.clear()
+        self._is_quiet = True
+        if self.monitor.is_busy():  # since just now, and it has woken nobody
+            return
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.changed.wait(), _QUIET)
 

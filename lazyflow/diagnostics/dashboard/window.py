@@ -48,13 +48,15 @@ class AdviceWindow:
 
     def _clear(self) -> None:
         self._runs: list[Recording] = []
+        self._spans = 0  # of those runs
         self._meter.forget()
         self._start, self._idle = perf_counter(), idle_seconds()
 
     def add(self, recording: Recording) -> None:
         """Add a run that is over."""
-        if sum(len(each.spans) for each in self._runs) < _MOST:
+        if self._spans < _MOST:
             self._runs.append(recording)
+            self._spans += 1 + len(recording.spans)
 
     def look(self) -> None:
         """Judge what was added, if that is long enough by now; nothing may run meanwhile.

@@ -113,7 +113,8 @@ function showState(text) {
   const counted = (count, what) => count ? `${count.toLocaleString("en")} ${what}${count > 1 ? "s" : ""}` : "";
   const parts = [counted(open, "run"), counted(news.open_calls, "actor call")].filter(Boolean);
   const state = parts.length ? `${parts.join(" and ")} going on` : "nothing runs";
-  byId("state").textContent = text || `${state}, ${counted(over, "run") || "no run"} over`;
+  byId("state").textContent = text || `${state}, ${counted(over, "run") || "no run"} over` +
+    (news.left_out ? "; they come so fast that only some are shown" : "");
 }
 
 function draw() {
