@@ -200,6 +200,16 @@ _KEYS: dict[str, _Key] = {
 }
 
 
+class _Layer:
+    """Settings of a plain call, or of several; `is_final` when no block can take them back."""
+
+    __slots__ = ("is_final", "values")
+
+    def __init__(self, values: Mapping[str, Any], is_final: bool) -> None:
+        self.values = dict(values)
+        self.is_final = is_final
+
+
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of the keys that the environment has."""
     found: dict[str, Any] = {}
@@ -220,6 +230,9 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 #: The values outside of blocks; keys are set one by one, each at once for all threads.
 _process: dict[str, Any] = {name: key.default for name, key in _KEYS.items()}
 _process |= _from_environment(os.environ)
+#: What was set above these, by objects that are kept and may be entered yet; the newest last.
+_layers: list[_Layer] = []
+_changing = threading.Lock()  # for layers that are taken out
 _context: ContextVar[Mapping[str, Any]] = ContextVar("lazyflow_config", default={})  # noqa: B039
 
 
@@ -243,7 +256,13 @@ def values() -> dict[str, Any]:
     """
     if _here.made:
         _here.settle()
-    return {**_process, **_context.get()}
+    while True:
+        layers, found = tuple(_layers), dict(_process)
+        if layers == tuple(_layers):  # else some may be in what was copied before
+            break
+    for layer in layers:
+        found.update(layer.values)
+    return found | dict(_context.get())
 
 
 def _check_name(name: str) -> None:
@@ -272,7 +291,24 @@ def get(name: str) -> Any:
     if _here.made:
         _here.settle()
     inner = _context.get()
-    return inner[name] if name in inner else _process[name]
+    if name in inner:
+        return inner[name]
+    for layer in reversed(_layers):
+        if name in layer.values:
+            return layer.values[name]
+    return _process[name]
+
+
+def _merge() -> None:
+    """Put layers that are final into what is final below them: they are no more than objects."""
+    at = 0
+    while at < len(_layers):
+        if _layers[at].is_final and (at == 0 or _layers[at - 1].is_final):
+            below = _layers[at - 1].values if at else _process
+            below.update(_layers[at].values)
+            del _layers[at]
+        else:
+            at += 1
 
 
 class _Here(threading.local):
@@ -286,7 +322,7 @@ class _Here(threading.local):
         while self.made:
             found = self.made.pop(next(iter(self.made)))()
             if found is not None:
-                found._set_process()
+                found._set_process(is_final=False)
 
 
 _here = _Here()
@@ -312,10 +348,11 @@ class set:
 
     # What is meant is known when it is entered, or is not: an object that nobody keeps is gone
     # before the next statement. One that is kept, as by a notebook for its output, is taken for a
-    # plain call when its thread looks at a setting, or shows it. It sets nothing before that: a
-    # block would change for an instant what other threads get.
+    # plain call when its thread looks at a setting, or shows it, until it is entered. It sets
+    # nothing before that: a block would change for an instant what other threads get.
 
     _is_settled = True  # also where a value is refused
+    _layer: _Layer | None = None  # while it counts as a plain call, and may be entered
 
     def __init__(self, arg: Mapping[str, Any] | None = None, /, **values: Any) -> None:
         values = dict(arg or {}) | values
@@ -328,23 +365,41 @@ class set:
         _here.made[id(self)] = ref(self)
 
     def __repr__(self) -> str:
-        self._set_process()
+        self._set_process(is_final=False)
         shown = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
         return f"<lazyflow.config.set({shown})>"
 
     def __enter__(self) -> None:
         self._is_settled = True
         _here.made.pop(id(self), None)
+        if self._layer is not None:
+            with _changing:
+                _layers.remove(self._layer)
+                _merge()
+            self._layer = None
         self._tokens.append(_context.set({**_context.get(), **self._values}))
 
     def __del__(self) -> None:
-        self._set_process()
+        self._set_process(is_final=True)
 
-    def _set_process(self) -> None:
-        if not self._is_settled:
+    def _set_process(self, is_final: bool) -> None:
+        if self._is_settled and not (is_final and self._layer is not None):
+            return
+        if self._layer is not None:
+            self._layer.is_final = True
+        else:
             self._is_settled = True
             _here.made.pop(id(self), None)
-            _process.update(self._values)
+            if is_final and not _layers:
+                _process.update(self._values)
+                return
+            layer = _Layer(self._values, is_final)
+            _layers.append(layer)
+            self._layer = None if is_final else layer
+        # Not waited for: this may be called while the lock is held, by the collector of garbage.
+        if _changing.acquire(blocking=False):
+            _merge()
+            _changing.release()
 
     def __exit__(
         self,

@@ -24,9 +24,11 @@ DEFAULT = 16
 
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
-    before = dict(config._process)
+    before, layers = dict(config._process), config._layers[:]
+    config._layers.clear()  # of other tests
     yield
     config._process.update(before)
+    config._layers[:] = layers
 
 
 def test_block_before_process_before_default() -> None:
@@ -71,6 +73,55 @@ def test_an_object_that_is_kept_is_a_plain_call_once_its_thread_looks(look: Any)
     assert repr(kept) == "<lazyflow.config.set(max_runs_ahead=4)>"
     del kept
     assert config.get(KEY) == elsewhere() == 5
+
+
+def test_a_kept_object_that_is_entered_later_sets_its_block_alone() -> None:
+    block = config.set(max_runs_ahead=4)
+    assert config.get(KEY) == 4  # it may be meant
+    config.set(max_runs_ahead=5, num_workers=2)
+    with block:
+        assert config.get(KEY) == 4
+        assert elsewhere() == 5
+    assert config.get(KEY) == elsewhere() == 5
+    with block:
+        assert config.get(KEY) == 4
+    del block
+    assert config.get(KEY) == elsewhere() == 5
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["plain", "keep", "look", "drop", "enter"]),
+                          st.integers(0, 3)), max_size=30))
+def test_the_latest_plain_call_wins(steps: list[tuple[str, int]]) -> None:
+    """Objects that are kept and looked at are plain calls, unless they were entered."""
+    base = next(_numbers)
+    config.set(max_runs_ahead=base)
+    order, kept = [base], {}
+    for what, which in steps:
+        number = next(_numbers)
+        if what == "plain":
+            config.set(max_runs_ahead=number)
+            order.append(number)
+        elif what == "keep":
+            kept.pop(which, None)
+            kept[which] = number, config.set(max_runs_ahead=number)
+            order.append(number)
+            config.get(KEY)
+        elif what == "drop":
+            kept.pop(which, None)
+        elif what == "enter" and which in kept:
+            own, block = kept[which]
+            with block:
+                assert config.get(KEY) == own
+            order = [each for each in order if each != own]
+            del block
+        assert config.get(KEY) == order[-1]
+        assert config.values()[KEY] == order[-1]
+        assert len(config._layers) <= 2 * len(kept) + 1
+    assert elsewhere() == order[-1]
+
+
+_numbers = count(10**6)
 
 
 def test_what_is_refused_sets_nothing() -> None:
