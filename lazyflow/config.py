@@ -40,12 +40,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from functools import cache
+from itertools import count
 from types import TracebackType
 from typing import Any
-from weakref import ReferenceType, ref
+
+from lazyflow.departures import Gone, gone
 
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
@@ -201,13 +204,27 @@ _KEYS: dict[str, _Key] = {
 
 
 class _Layer:
-    """Settings of a plain call, or of several; `is_final` when no block can take them back."""
+    """Settings of an object of ``set``.
 
-    __slots__ = ("is_final", "values")
+    Attributes
+    ----------
+    thread
+        That has made it.
+    is_in
+        It is among the layers, or was merged into what is below.
+    is_final
+        The object has gone: no block can take the settings back.
+    was_entered
+        They are a block's. Another thread may have its weak reference still.
+    """
 
-    def __init__(self, values: Mapping[str, Any], is_final: bool) -> None:
-        self.values = dict(values)
-        self.is_final = is_final
+    __slots__ = ("is_final", "is_in", "number", "thread", "values", "was_entered")
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+        self.number = next(_numbers)
+        self.thread = threading.get_ident()
+        self.is_in = self.is_final = self.was_entered = False
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -232,7 +249,11 @@ _process: dict[str, Any] = {name: key.default for name, key in _KEYS.items()}
 _process |= _from_environment(os.environ)
 #: What was set above these, by objects that are kept and may be entered yet; the newest last.
 _layers: list[_Layer] = []
-_changing = threading.Lock()  # for layers that are taken out
+#: For each object of ``set`` that was not entered, by its number: put into `_over` when it goes.
+_made: dict[int, Gone] = {}
+_over: deque[Gone] = deque()
+_numbers = count()
+_changing = threading.RLock()  # an object may go, and a signal come, while it is held
 _context: ContextVar[Mapping[str, Any]] = ContextVar("lazyflow_config", default={})  # noqa: B039
 
 
@@ -254,8 +275,8 @@ def values() -> dict[str, Any]:
     >>> values()["max_runs_ahead"]
     16
     """
-    if _here.made:
-        _here.settle()
+    if _made or _over:
+        _settle()
     while True:
         layers, found = tuple(_layers), dict(_process)
         if layers == tuple(_layers):  # else some may be in what was copied before
@@ -288,8 +309,8 @@ def get(name: str) -> Any:
     3
     """
     _check_name(name)
-    if _here.made:
-        _here.settle()
+    if _made or _over:
+        _settle()
     inner = _context.get()
     if name in inner:
         return inner[name]
@@ -297,6 +318,34 @@ def get(name: str) -> Any:
         if name in layer.values:
             return layer.values[name]
     return _process[name]
+
+
+def _settle() -> None:
+    """Put in what was set by objects that have gone, and by those that this thread keeps."""
+    with _changing:
+        _put_in()
+
+
+def _put_in() -> None:  # loops beside `with`: see schedulers/threads.py
+    while _over:
+        gone_one = _over[0]
+        layer: _Layer = gone_one.then
+        _made.pop(layer.number, None)
+        layer.is_final = True
+        _add(layer)
+        if _over and _over[0] is gone_one:  # else this was called again meanwhile
+            _over.popleft()
+    here = threading.get_ident()
+    for made in tuple(_made.values()):
+        if made.then.thread == here and made() is not None:
+            _add(made.then)
+    _merge()
+
+
+def _add(layer: _Layer) -> None:
+    if not (layer.is_in or layer.was_entered):
+        layer.is_in = True
+        _layers.append(layer)
 
 
 def _merge() -> None:
@@ -311,21 +360,10 @@ def _merge() -> None:
             at += 1
 
 
-class _Here(threading.local):
-    """What a thread has made by ``set``, of which nobody knows yet what it is for; by id."""
-
-    def __init__(self) -> None:
-        self.made: dict[int, ReferenceType[set]] = {}
-
-    def settle(self) -> None:
-        """Take what is kept, and was not entered, for plain calls: their settings are wanted."""
-        while self.made:
-            found = self.made.pop(next(iter(self.made)))()
-            if found is not None:
-                found._set_process(is_final=False)
-
-
-_here = _Here()
+def _take_back(layer: _Layer) -> None:
+    if layer in _layers:
+        _layers.remove(layer)
+    _merge()
 
 
 class set:
@@ -346,13 +384,11 @@ class set:
     'sync'
     """
 
-    # What is meant is known when it is entered, or is not: an object that nobody keeps is gone
-    # before the next statement. One that is kept, as by a notebook for its output, is taken for a
-    # plain call when its thread looks at a setting, or shows it, until it is entered. It sets
-    # nothing before that: a block would change for an instant what other threads get.
-
-    _is_settled = True  # also where a value is refused
-    _layer: _Layer | None = None  # while it counts as a plain call, and may be entered
+    # What is meant is known when it is entered, or is not: an object that nobody keeps has gone
+    # before the next statement, and whoever looks at a setting then puts in what it has set. One
+    # that is kept, as by a notebook for its output, is taken for a plain call when its thread looks
+    # at a setting, or shows it, until it is entered. It sets nothing before that: a block would
+    # change for an instant what other threads get.
 
     def __init__(self, arg: Mapping[str, Any] | None = None, /, **values: Any) -> None:
         values = dict(arg or {}) | values
@@ -361,45 +397,23 @@ class set:
             values[name] = _KEYS[name].check(value)
         self._values: Mapping[str, Any] = values
         self._tokens: list[Token[Mapping[str, Any]]] = []  # one may be entered inside itself
-        self._is_settled = False
-        _here.made[id(self)] = ref(self)
+        self._layer: _Layer | None = _Layer(dict(values))  # None: it was entered
+        _made[self._layer.number] = gone(self, _over.append, self._layer)
 
     def __repr__(self) -> str:
-        self._set_process(is_final=False)
+        _settle()
         shown = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
         return f"<lazyflow.config.set({shown})>"
 
     def __enter__(self) -> None:
-        self._is_settled = True
-        _here.made.pop(id(self), None)
-        if self._layer is not None:
-            with _changing:
-                _layers.remove(self._layer)
-                _merge()
-            self._layer = None
+        layer, self._layer = self._layer, None
+        if layer is not None:
+            layer.was_entered = True
+            _made.pop(layer.number, None)
+            if layer.is_in:
+                with _changing:
+                    _take_back(layer)
         self._tokens.append(_context.set({**_context.get(), **self._values}))
-
-    def __del__(self) -> None:
-        self._set_process(is_final=True)
-
-    def _set_process(self, is_final: bool) -> None:
-        if self._is_settled and not (is_final and self._layer is not None):
-            return
-        if self._layer is not None:
-            self._layer.is_final = True
-        else:
-            self._is_settled = True
-            _here.made.pop(id(self), None)
-            if is_final and not _layers:
-                _process.update(self._values)
-                return
-            layer = _Layer(self._values, is_final)
-            _layers.append(layer)
-            self._layer = None if is_final else layer
-        # Not waited for: this may be called while the lock is held, by the collector of garbage.
-        if _changing.acquire(blocking=False):
-            _merge()
-            _changing.release()
 
     def __exit__(
         self,

@@ -20,11 +20,11 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
 from lazyflow.array.kernels.native import kernel_files
+from lazyflow.departures import Gone, gone
 
 NEW, QUEUED, READY, REFUSED = "new", "queued", "ready", "refused"
 
@@ -51,17 +51,6 @@ class Kernel:
         self.milliseconds = 0.0
         self.from_disk = False
         self.function: Any = None
-
-
-class _MachineCode:
-    """What keeps the machine code of a function; the function has it."""
-
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
-        _loaded.add(self)
-
-    def __del__(self) -> None:
-        _dropped.append(self.engine)
 
 
 class _Compiler:
@@ -97,20 +86,19 @@ class _Compiler:
         llvm = self._llvm
         # An engine owns its machine: disposing of two that share one ends the process.
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._new_machine())
-        made_code = _MachineCode(engine)
         engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
         engine.finalize_object()
         address = engine.get_function_address(name)
         if not address:
             raise RuntimeError(f"the object code has no function {name}")
         made: Any = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
-        made.code = made_code
+        _loaded[id(made)] = gone(made, _dropped.append, (id(made), engine))
         return made
 
 
 _compiler: _Compiler | None = None
-_loaded: WeakSet[_MachineCode] = WeakSet()
-_dropped: deque[Any] = deque()  # engines whose function is gone
+_loaded: dict[int, Gone] = {}  # for each function, by its id, with its engine
+_dropped: deque[Gone] = deque()  # those whose function is gone
 _compiling = threading.Lock()  # held while LLVM works
 _changed = threading.Condition()  # guards the queue and the kernel that is being compiled
 _queue: deque[tuple[Kernel, str | None]] = deque()
@@ -150,13 +138,21 @@ def compile_now(kernel: Kernel, folder: str | None) -> None:
         if kernel.state in (READY, REFUSED) or _ended:
             return
         try:
-            _dropped.clear()
+            _dispose()
             if _compiler is None:
                 _compiler = _Compiler()
             _make(_compiler, kernel, folder)
         except Exception as error:
             kernel.state, kernel.why = REFUSED, f"{type(error).__name__}: {error}"
         kernel.milliseconds = (perf_counter() - start) * 1e3
+
+
+def _dispose() -> None:
+    """Dispose of engines whose function is gone."""
+    while _dropped:
+        dead = _dropped.popleft()
+        if _loaded.get(dead.then[0]) is dead:
+            del _loaded[dead.then[0]]
 
 
 def _make(compiler: _Compiler, kernel: Kernel, folder: str | None) -> None:
@@ -255,7 +251,7 @@ def _at_exit() -> None:
     with _compiling:  # LLVM's own end must not meet it at work
         _ended = True
         # Kept for ever: at the interpreter's end llvmlite may be half gone.
-        for each in (*_dropped, *_loaded, _compiler):
+        for each in (*_dropped, *_loaded.values(), _compiler):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 
