@@ -43,17 +43,18 @@ class Recent(Generic[K, V]):
         return found
 
     def __setitem__(self, key: K, value: V) -> None:
+        self._with_room()[key] = value
+
+    def _with_room(self) -> dict[K, V]:
         if len(self._new) >= self.most:
             self._new, self._old = {}, self._new
-        self._new[key] = value
+        return self._new
 
     def setdefault(self, key: K, value: V) -> V:
         """Return the value of a key, which is this one if it has none: the same for all threads."""
         found = self.get(key)
         if found is None:
-            if len(self._new) >= self.most:
-                self._new, self._old = {}, self._new
-            found = self._new.setdefault(key, value)
+            found = self._with_room().setdefault(key, value)
         return found
 
     def __len__(self) -> int:

@@ -131,7 +131,7 @@ class TypeTable(dict[type, V]):
     __slots__ = ("_classify", "_passing")
 
     # A class of a function or a notebook cell may hold anything: it is kept no longer than the
-    # program keeps it, at 0.3 us a look instead of 0.03.
+    # program keeps it, at 0.33 us a look instead of 0.05.
 
     def __init__(self, classify: Callable[[type], V], known: Mapping[type, V] = _NONE) -> None:
         super().__init__(known)

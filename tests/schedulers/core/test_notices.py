@@ -158,6 +158,27 @@ def test_filters_are_of_categories_that_workers_need_not_import():
             compute(delayed(warns)("u", UserWarning), **ON)
 
 
+class Text(str):
+    __slots__ = ()
+
+    def __reduce__(self):
+        return no_such_thing, ()
+
+
+def no_such_thing():
+    raise ImportError("not in a worker")
+
+
+def test_a_filter_that_can_not_be_opened_is_left_out():
+    lazyflow.shutdown()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filters.insert(0, ("ignore", Text("x"), UserWarning, None, 0))
+        assert compute(delayed(abs)(-1), **ON) == (1,)
+        with pytest.raises(UserWarning, match="u"):
+            compute(delayed(warns)("u", UserWarning), **ON)
+
+
 def test_warnings_are_recorded_each_time():
     for _ in range(2):
         with warnings.catch_warnings(record=True) as found:

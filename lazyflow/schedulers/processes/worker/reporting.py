@@ -48,7 +48,7 @@ class Reporter:
     def configure(self, settings: tuple[Any, ...]) -> None:
         """Take over what the caller has set; `settings` are `notices.NoticeSettings`."""
         _, disabled, loggers, filters = settings
-        self._filters = [_loaded(each) for each in filters]
+        self._filters = [entry for each in filters if (entry := _loaded(each)) is not None]
         self._set_filters()
         if disabled is not None or self._call is not None:
             self._set_loggers(disabled or 0, loggers)
@@ -142,9 +142,12 @@ class _CategoryByName(type):
         return any((each.__module__, each.__qualname__) == cls.name for each in other.__mro__)
 
 
-def _loaded(data: bytes) -> tuple[Any, ...]:
+def _loaded(data: bytes) -> tuple[Any, ...] | None:
     """Return a filter as `warnings` has it: it looks for the category by `issubclass`."""
-    action, message, (module, name), *place = pickle.loads(data)
+    try:
+        action, message, (module, name), *place = pickle.loads(data)
+    except Exception:  # a text of a class of the program's own: a worker must start all the same
+        return None
     category: Any = vars(builtins).get(name) if module == "builtins" else None
     if category is None:
         members = {"__module__": module, "name": (module, name)}
