@@ -360,6 +360,15 @@ def _merge() -> None:
             at += 1
 
 
+def _after_fork() -> None:
+    global _changing
+    _changing = threading.RLock()  # another thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _take_back(layer: _Layer) -> None:
     if layer in _layers:
         _layers.remove(layer)

@@ -156,13 +156,12 @@ class Monitor(ProgramObserver):
             self._is_open = True
             always_observers.append(self)
 
-    def close(self) -> bool:
-        """Watch no further runs; return whether it did."""
+    def close(self) -> None:
+        """Watch no further runs."""
         with self._switching:
-            was_open, self._is_open, self._rests = self._is_open, False, False
+            self._is_open = self._rests = False
             if self in always_observers:
                 always_observers.remove(self)
-            return was_open
 
     @property
     def is_open(self) -> bool:

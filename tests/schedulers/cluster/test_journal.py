@@ -117,13 +117,18 @@ def test_an_actor_goes_on_without(tmp_path: Path, base: str) -> None:
     kept.close()
 
 
-def test_a_full_disk_ends_a_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_short", [False, True])
+def test_a_full_disk_ends_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_short: bool
+) -> None:
     kept = Journal(str(tmp_path))
     fd = journal.claimed(kept.name, str(tmp_path))
     assert fd is not None
     kept.began(1)
 
     def full(*_: Any) -> int:
+        if is_short:  # there was room for some of it
+            return 3
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:

@@ -13,6 +13,7 @@ the name that comes from the actor can name nothing else.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
@@ -80,7 +81,7 @@ class Journal:
             with private_folder(_folder(base)) as folder:
                 _remove_old(folder)
                 self._fd = open_private(self.name, folder, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-            os.pwrite(self._fd, _HEAD.pack(0, self._start), 0)
+            self._write(_HEAD.pack(0, self._start), 0)
         except OSError as error:
             self._lose(error)
 
@@ -90,7 +91,7 @@ class Journal:
             if number > self._last and self._fd >= 0:
                 self._last = number
                 try:
-                    os.pwrite(self._fd, _NUMBER.pack(number), 0)
+                    self._write(_NUMBER.pack(number), 0)
                 except OSError as error:
                     self._lose(error)
 
@@ -104,7 +105,7 @@ class Journal:
                 return
             try:
                 data = _LENGTH.pack(len(answer)) + answer
-                os.pwrite(self._fd, data, self._end)
+                self._write(data, self._end)
                 self._end += len(data)
                 if self._end - self._start > max(_MOST, 2 * sum(map(len, self._answers))):
                     self._begin_anew()
@@ -120,10 +121,14 @@ class Journal:
         at = _HEAD.size
         if at + len(data) > self._start:
             at = self._end + len(_END)  # a hole of zeros ends those that are there still
-        os.pwrite(self._fd, data, at)
-        os.pwrite(self._fd, _NUMBER.pack(at), _NUMBER.size)
+        self._write(data, at)
+        self._write(_NUMBER.pack(at), _NUMBER.size)
         self._start, self._end = at, at + len(data) - len(_END)
         os.ftruncate(self._fd, self._end)
+
+    def _write(self, data: bytes, at: int) -> None:
+        if os.pwrite(self._fd, data, at) < len(data):  # the next one would say so
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _lose(self, error: OSError) -> None:
         """Go on without: what is in the file would be wrong from now on."""
