@@ -25,6 +25,9 @@ kernels            "auto"      how fused array expressions run: "auto", "numpy" 
                                or "native" (a kernel at once, else an error: for tests)
 math               "own"       elementary functions of arrays (exp, sin, ...): "own", vectorised and
                                within a unit in the last place, or "numpy"
+show_values        None        where arguments are shown by value that are numbers or texts: None:
+                               in errors and `repr`, not on pages and pictures; "scalars": in both;
+                               "none": nowhere. ``delayed(f, hide="password")`` hides single ones
 kernel_cache       None        folder of compiled kernels; None: lazyflow/kernels in the user's
                                cache folder; False: none
 =================  ==========  ===================================================================
@@ -55,6 +58,7 @@ __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
 _MATH = {name: name for name in ("own", "numpy")}
 _KERNELS = {name: name for name in ("auto", "numpy", "native")}
+_SHOWN = {name: name for name in ("scalars", "none")}
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -150,6 +154,12 @@ def _math(value: Any) -> str:
     return str(value)
 
 
+def _show_values(value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or value not in _SHOWN):
+        raise ValueError(f'show_values must be "scalars", "none" or None; got {value!r}')
+    return value
+
+
 def _folder(value: Any) -> Any:
     if value is None or value is False:
         return value
@@ -199,6 +209,7 @@ _KEYS: dict[str, _Key] = {
     "array_fusion": _flag("array_fusion", True),
     "kernels": _Key("auto", _kernels, _KERNELS.__getitem__),
     "math": _Key("own", _math, _MATH.__getitem__),
+    "show_values": _Key(None, _show_values, _SHOWN.__getitem__),
     "kernel_cache": _Key(None, _folder, _folder_of),
 }
 

@@ -17,6 +17,7 @@ from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, 
 from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
 from lazyflow.graph.task import VALUE, Task, function_name
 from lazyflow.schedulers.core.coroutines import Awaited
+from lazyflow.schedulers.core.errors.words import check_hidden
 
 __all__ = ["DelayedFunction", "delayed"]
 
@@ -205,6 +206,7 @@ def delayed(
     priority: int = 0,
     resources: Mapping[str, float] | None = None,
     workers: str | int | Iterable[str | int] | None = None,
+    hide: bool | str | Iterable[str] = (),
     num_returns: int | None = None,
     **unknown: Any,
 ) -> Any:
@@ -243,6 +245,10 @@ def delayed(
     workers
         The only workers that may run the task, by name, address or host (``"distributed"``;
         other schedulers refuse it). When all of them are gone, the task waits for one to return.
+    hide
+        The name of a parameter, or a list of names: errors, `repr`, drawings and pages do not show
+        what is given for it. True: no argument, and not the result. See also
+        ``config.set(show_values="none")``.
 
     Examples
     --------
@@ -262,7 +268,7 @@ def delayed(
     if (
         name is None and nout is None and not pure and not mutates and not retries
         and not priority and traverse and crash_retries is None and resources is None
-        and workers is None and num_returns is None and not unknown
+        and workers is None and hide == () and num_returns is None and not unknown
     ):
         if callable(obj) and kinds[type(obj)] == ATOM:
             return _make_function(obj, DEFAULT, True)
@@ -279,10 +285,11 @@ def delayed(
             if nout is not None and nout != num_returns:
                 raise TypeError(f"nout={nout} and num_returns={num_returns}: give one of them")
             nout = num_returns
-        check_options(nout, retries, crash_retries, priority, resources, name, workers)
+        check_options(nout, retries, crash_retries, priority, resources, name, workers, hide)
         options = Options(
             label=name, pure=pure, nout=nout, mutates=mutates, retries=retries,
             crash_retries=crash_retries, priority=priority, resources=resources, workers=workers,
+            hide=hide,
         )
     if obj is _NO_ARGUMENT:
         return lambda func: _decorated(func, options, traverse)
@@ -302,6 +309,8 @@ def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
     if kind == COLLECTION:
         return obj.__lazyflow_value__()
     if callable(obj) and kind != FOREIGN:
+        if options.hide:
+            check_hidden(obj, options.hide)
         return _make_function(obj, options, traverse)
     if type(obj) is classmethod:
         return classmethod(_make_function(obj.__func__, options, traverse))
@@ -315,7 +324,7 @@ def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
             return task
         (obj,) = task._args if task._bind is None else task._bind.fill([])[0]
     leaf = new_leaf(Delayed, VALUE, obj, name, depth=3)
-    if options.pure or options.nout is not None:
+    if options.pure or options.nout is not None or options.hide:
         _set_options(leaf, options)
     return leaf
 

@@ -20,7 +20,7 @@ from lazyflow.graph.building import new_leaf, new_task
 from lazyflow.graph.items import annotated_length, items_of
 from lazyflow.graph.options import DEFAULT, NAMED, OPERATOR, Options, annotation
 from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import call_text, summary
+from lazyflow.schedulers.core.errors.words import call_text, leaf_text, on_messages, on_pages
 from lazyflow.services import service
 
 __all__ = ["Delayed"]
@@ -284,13 +284,13 @@ class Delayed(NeedsValue, Task):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        return f"<Delayed {_description(self)}>"
+        return f"<Delayed {_description(self, on_messages())}>"
 
     def _repr_html_(self) -> str:
         from html import escape
 
         rows = {
-            "task": _description(self),
+            "task": _description(self, on_pages()),
             "made at": place_text(self),
             "inputs": str(len(self._inputs)),
         }
@@ -355,17 +355,14 @@ def _called(
     return new_task(Delayed, func, args, kwargs, options, key=key, depth=3)
 
 
-def _description(task: Task) -> str:
+def _description(task: Task, scalars: bool) -> str:
     """Return the text of a task between the brackets of its `repr`."""
     if task._func is VALUE:
-        return task_name(task) if task._options.named else summary(task._args[0])
+        return task_name(task) if task._options.named else leaf_text(task, scalars)
     if task._func is HELD:
         future = task._args[0]
         return f"{future.name}: {future.state}"
-    try:
-        return call_text(task, list(task._inputs))
-    except Exception:  # hostile arguments, or a container that takes only real values
-        return f"{task_name(task)}(...)"
+    return call_text(task, list(task._inputs), scalars)
 
 
 #: Operators by the names of their methods, without the underscores.

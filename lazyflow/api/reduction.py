@@ -9,7 +9,7 @@ from typing import Any
 from lazyflow.api.decorator import delayed
 from lazyflow.api.lazy import Delayed
 from lazyflow.graph.building import new_task
-from lazyflow.schedulers.core.errors.failures import summary
+from lazyflow.schedulers.core.errors.words import summary
 
 __all__ = ["tree_reduce"]
 

@@ -28,7 +28,7 @@ from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Task, function_name
 from lazyflow.schedulers.core.base import Puts, provides
 from lazyflow.schedulers.core.coroutines import finished
-from lazyflow.schedulers.core.errors.failures import summary
+from lazyflow.schedulers.core.errors.words import summary
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.unfinished import unfinished
 
@@ -212,7 +212,7 @@ def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -
         lazy = new_task(Delayed, gathered, (value,), depth=2)
         if any(each._func is HELD for each in lazy._inputs):  # futures: their values are put
             return started([lazy], RunOptions("put", {}, scheduler))[0]
-    inner = TaskFuture(f"put({summary(value)})", scheduler_or_default(scheduler))
+    inner = TaskFuture(f"put({summary(value, scalars=False)})", scheduler_or_default(scheduler))
     leaf = new_leaf(Delayed, HELD, inner, depth=2)
     keeper = inner.scheduler
     kept = keeper.put(value, leaf) if provides(keeper, Puts) else _snapshot(value, copy)

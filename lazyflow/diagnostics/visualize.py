@@ -13,7 +13,7 @@ from lazyflow.diagnostics.grouped import grouped
 from lazyflow.diagnostics.svg import MAX_TASKS
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import Task, is_leaf, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import call_text, call_words, summary
+from lazyflow.schedulers.core.errors.words import call_text, call_words, leaf_text, on_pages
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.recorder import Profile
@@ -34,6 +34,8 @@ def visualize(
     profile: Profile | None = None,
 ) -> Picture:
     """Draw the graph of lazy values; of more than 500 tasks those that do the same share a box.
+
+    Arguments are shown by type and shape, with ``config.set(show_values="scalars")`` by value.
 
     Parameters
     ----------
@@ -112,11 +114,11 @@ def visualize(
 
 def _vertex(task: Task, inputs: Sequence[int] | None, is_output: bool) -> Vertex:
     if is_leaf(task):
-        value = task._args[0]
-        kind, text = "value", getattr(value, "name", None) or summary(value)
+        name = getattr(task._args[0], "name", None)
+        kind, text = "value", name or leaf_text(task, on_pages())
         label = task_name(task) if task._options.named else text
     else:
-        kind, text = "task", call_text(task, list(task._inputs))
+        kind, text = "task", call_text(task, list(task._inputs), on_pages())
         label = task_name(task)
     title = f"{text}\nmade at {place_text(task)}"
     return Vertex(label, tuple(dict.fromkeys(inputs or ())), "output" if is_output else kind, title)

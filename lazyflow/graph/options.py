@@ -32,10 +32,13 @@ class Options:
         What the task needs of a worker, by name.
     workers
         The only workers that may run it; None: all may.
+    hide
+        The parameters whose arguments no message and no page shows; True: all, and the result.
     """
 
     __slots__ = (
         "crash_retries",
+        "hide",
         "label",
         "mutates",
         "named",
@@ -63,6 +66,7 @@ class Options:
         priority: int = 0,
         resources: Mapping[str, float] | None = None,
         workers: str | int | Iterable[str | int] | None = None,
+        hide: bool | str | Iterable[str] = (),
     ) -> None:
         self.label = label
         self.pure = pure
@@ -77,6 +81,7 @@ class Options:
         if isinstance(workers, str | int):
             workers = (workers,)
         self.workers = None if workers is None else tuple(workers)
+        self.hide = hide is True or ((hide,) if isinstance(hide, str) else tuple(hide or ()))
         #: Whether planning has to look closer at such tasks.
         self.special = bool(
             pure or named or mutates or nout is not None or priority or resources is not None
@@ -114,6 +119,7 @@ def check_options(
     resources: Mapping[str, float] | None = None,
     label: str | None = None,
     workers: Any = None,
+    hide: Any = (),
 ) -> None:
     """Raise for a value that can't be meant, at the line where it was written."""
     if nout is not None and (type(nout) is not int or nout < 0):
@@ -139,6 +145,13 @@ def check_options(
             )
         if not workers:
             raise ValueError("workers is empty, so no worker could run the task; leave it out")
+    if not isinstance(hide, bool | str) and not (
+        isinstance(hide, list | tuple | set | frozenset) and all(isinstance(x, str) for x in hide)
+    ):
+        raise TypeError(
+            "hide must be the name of a parameter whose values are not to be shown, a list of "
+            f"names, or True for all; got {hide!r:.100}"
+        )
 
 
 def scheduling_options(options: Options) -> Any:
@@ -194,6 +207,7 @@ def annotate(
     resources: Mapping[str, float] | None = None,
     workers: str | int | Iterable[str | int] | None = None,
     name: str | None = None,
+    hide: bool | str | Iterable[str] | None = None,
 ) -> Iterator[None]:
     """Give options to every task that is made inside the block.
 
@@ -202,7 +216,7 @@ def annotate(
 
     Parameters
     ----------
-    retries, crash_retries, priority, resources, workers
+    retries, crash_retries, priority, resources, workers, hide
         As in `delayed`.
     name
         A label for errors, drawings and progress. It is not a key: tasks with one label stay
@@ -223,6 +237,7 @@ def annotate(
         "resources": resources,
         "workers": workers,
         "label": name,
+        "hide": hide,
     }
     fields = {f: v for f, v in words.items() if v is not None}
     check_options(**fields)

@@ -8,7 +8,7 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from lazyflow.schedulers.core.errors.failures import summary
+from lazyflow.schedulers.core.errors.words import summary
 from lazyflow.schedulers.remote.large_values import LARGE
 from lazyflow.store.sizes import size_of
 
@@ -28,7 +28,7 @@ def captured_by(func: Any) -> Iterator[tuple[str, int]]:
     for name, value in _held_by(func):
         nbytes = size_of(value)
         if nbytes >= LARGE:
-            yield f"{name}, {summary(value)}", nbytes
+            yield f"{name}, {summary(value, scalars=False)}", nbytes
 
 
 def _held_by(func: Any) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ __all__ = ["EagerCall", "eager_call"]
 
 
 class EagerCall(NamedTuple):
-    """The call in ``delayed(f(x))``: texts of f and of x."""
+    """The call in ``delayed(f(x))``: texts of f and of x, with literals as ``...``."""
 
     function: str
     arguments: str
@@ -26,7 +26,7 @@ def eager_call(code: CodeType, lasti: int) -> EagerCall | None:
     >>> from lazyflow import delayed
     >>> x = delayed(max(1, 2))
     >>> eager_call(x._code, x._lasti)
-    EagerCall(function='max', arguments='1, 2')
+    EagerCall(function='max', arguments='..., ...')
     """
     source = _source(code, lasti)
     try:
@@ -39,8 +39,24 @@ def eager_call(code: CodeType, lasti: int) -> EagerCall | None:
     name = ast.unparse(found.func).rpartition(".")[2]
     if name != "delayed" or not isinstance(inner, ast.Call):
         return None
+    inner = _WithoutLiterals().visit(inner)
     arguments = [*map(ast.unparse, inner.args), *map(ast.unparse, inner.keywords)]
     return EagerCall(ast.unparse(inner.func), ", ".join(arguments))
+
+
+class _WithoutLiterals(ast.NodeTransformer):
+    """Leaves values out, which may be nobody's business: advice stands on pages."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        return ast.Constant(...)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        return ast.Constant(...)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        if isinstance(node.operand, ast.Constant):
+            return ast.Constant(...)
+        return self.generic_visit(node)  # type: ignore[return-value]
 
 
 def _source(code: CodeType, lasti: int) -> str:

@@ -17,7 +17,8 @@ from lazyflow.errors import InputMutated
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import HELD, VALUE, Task, function_name, place_text, task_name
 from lazyflow.schedulers.core.base import AnyRun
-from lazyflow.schedulers.core.errors.failures import edit_advice, summary, text_of
+from lazyflow.schedulers.core.errors.failures import edit_advice, text_of
+from lazyflow.schedulers.core.errors.words import summary
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote.large_values import (
     LARGE,
@@ -202,7 +203,7 @@ class GraphWatch:
     ...     lazyflow.delayed(abs)(lazyflow.delayed(max(-1, -2))).compute()
     1
     >>> p.runs[0].sights.made[0].call
-    EagerCall(function='max', arguments='-1, -2')
+    EagerCall(function='max', arguments='..., ...')
     """
 
     def __init__(self) -> None:
@@ -263,10 +264,8 @@ class GraphWatch:
                     continue
                 known.meet(run)
                 what = "a lazy value" if task._func is VALUE else f"{name} of {task_name(task)}"
-                yield LargeArgument(
-                    known, f"{what}, {summary(value)}", known.nbytes, place_text(task),
-                    known.origin,
-                )
+                what += f", {summary(value, scalars=False)}"
+                yield LargeArgument(known, what, known.nbytes, place_text(task), known.origin)
 
 
 def _literals(task: Task) -> Iterator[Any]:

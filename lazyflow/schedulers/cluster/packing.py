@@ -255,7 +255,9 @@ class Packer:
         found = self._numbers.get(j)
         if found is None:
             found = self._numbers[j] = (0, len(self._externals))
-            self._externals.append(self._external(j))
+            external = self._external(j)
+            hides = self._queue.plan.tasks[j]._options.hide is True
+            self._externals.append(("hidden", *external) if hides else external)
         return found
 
     def _external(self, j: int) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lazyflow.errors import Cancelled, SerializationError
+from lazyflow.graph.options import Options
 from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
 from lazyflow.schedulers.cluster.events import GroupLog, TimedGroupLog
@@ -219,6 +220,10 @@ class Work:
 
     def _leaf(self, external: tuple[Any, ...]) -> Task:
         kind, *details = external
+        if kind == "hidden":
+            leaf = self._leaf(tuple(details))
+            leaf._options = _HIDDEN
+            return leaf
         if kind == "failed":
             return _failed_leaf(_InputFailed(details[0]))
         try:
@@ -321,6 +326,9 @@ class _InputFailed(Cancelled):
     def __init__(self, culprit: tuple[str, int]) -> None:
         super().__init__("an input failed")
         self.culprit = culprit
+
+
+_HIDDEN = Options(hide=True)
 
 
 def _failed_leaf(error: BaseException) -> Task:

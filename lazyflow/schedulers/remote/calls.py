@@ -15,7 +15,7 @@ from typing import Any
 from lazyflow.graph.arguments import Binder
 from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.graph.task import Task, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import call_words
+from lazyflow.schedulers.core.errors.words import call_words
 from lazyflow.schedulers.core.slow_path import SlowCall, literals_of
 
 Record = tuple[

@@ -15,70 +15,8 @@ from typing import Any
 
 from lazyflow.errors import RemoteTaskError
 from lazyflow.graph import arguments
-from lazyflow.graph.kinds import ATOM
-from lazyflow.graph.task import Task, call_arguments, place_text, task_name
-
-_SCALARS = (int, float, complex, bool, str, bytes, type(None))
-_LONGEST = 60  # characters of one argument in a note
-_MOST = 8  # arguments in a note
-
-
-def summary(value: Any) -> str:
-    """Describe an argument in a few words: scalars by value, everything else by type and shape.
-
-    >>> summary(3), len(summary("x" * 80))
-    ('3', 60)
-    >>> summary([1, 2, 3]), summary({"a": 1})
-    ('list of 3', 'dict of 1')
-    """
-    kind = type(value)
-    if kind in _SCALARS:
-        if kind is int and value.bit_length() > 256:
-            return f"int of {value.bit_length()} bits"
-        text = repr(value[: _LONGEST + 1] if kind in (str, bytes) else value)
-        return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-    if issubclass(kind, Task):
-        return f"<{task_name(value)}>"
-    try:
-        shown = getattr(kind, "_lazyflow_summary", None)  # of arguments that lazyflow has put there
-        if shown is not None:
-            return str(shown(value))
-        if isinstance(getattr(value, "shape", None), tuple):
-            dtype = f" {value.dtype}" if hasattr(value, "dtype") else ""
-            return f"{kind.__name__}{value.shape}{dtype}"
-        if kind in (list, tuple, dict, set, frozenset):
-            return f"{kind.__name__} of {len(value)}"
-        if getattr(kind, "_lazyflow_kind", None) == ATOM and kind.__repr__ is not object.__repr__:
-            return repr(value)[:_LONGEST]  # of ours, and says what it is
-    except BaseException:  # a hostile object must not stop an error message
-        pass
-    return kind.__name__
-
-
-def call_text(task: Task, given: list[Any]) -> str:
-    """Write a task as a call, with the values `given` for its inputs."""
-    return f"{task_name(task)}({', '.join(call_words(*call_arguments(task, given)))})"
-
-
-def call_words(args: list[Any], kwargs: dict[str, Any]) -> tuple[str, ...]:
-    """Describe the arguments of a call, one after the other.
-
-    >>> call_words([1, [2, 3]], {"k": 0.5})
-    ('1', 'list of 2', 'k=0.5')
-    """
-    words = [summary(x) for x in args] + [f"{k}={summary(v)}" for k, v in kwargs.items()]
-    if len(words) > _MOST:
-        words = [*words[:_MOST], f"... {len(words) - _MOST} more"]
-    return tuple(words)
-
-
-def describe(task: Task, given: list[Any] | None) -> str:
-    """Return the note of a failed task, whose inputs had the values `given` (None: unknown)."""
-    try:
-        text = task_name(task) if given is None else call_text(task, given)
-    except BaseException as broken:  # for example a binder over a hostile container
-        text = f"{task_name(task)} (its arguments can't be shown: {type(broken).__name__})"
-    return f"in lazyflow task {text}, made at {place_text(task)}"
+from lazyflow.graph.task import Task, place_text
+from lazyflow.schedulers.core.errors.words import call_in_words, call_text
 
 
 def edit_advice(error: BaseException) -> str:
@@ -185,7 +123,7 @@ def forget_context(error: BaseException, earlier: BaseException) -> None:
 def dressed(error: BaseException, task: Task, given: list[Any] | None) -> BaseException:
     """Return an exception as the caller will see it: user's frames, a note, a safe type."""
     BaseException.with_traceback(error, users_frames(traceback_of(error)))
-    return with_note(error, describe(task, given) + _advice(error, task))
+    return _with_call(error, task, call_text(task, given))
 
 
 def with_call_note(
@@ -195,7 +133,10 @@ def with_call_note(
 
     `words` describe the arguments of the task, as `call_words` does; None if unknown.
     """
-    call = task_name(task) if words is None else f"{task_name(task)}({', '.join(words)})"
+    return _with_call(error, task, call_in_words(task, words))
+
+
+def _with_call(error: BaseException, task: Task, call: str) -> BaseException:
     note = f"in lazyflow task {call}, made at {place_text(task)}"
     return with_note(error, note + _advice(error, task))
 

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from lazyflow.graph.task import Task, task_name
-from lazyflow.schedulers.core.errors.failures import summary
+from lazyflow.schedulers.core.errors.words import summary
 from lazyflow.schedulers.remote.large_values import KnownValues, named_arguments
 from lazyflow.store.sizes import format_bytes
 
@@ -36,7 +36,7 @@ class RepeatedCopies:
         if seen.times == _TIMES and what not in self._said:
             self._said.add(what)
             self.advice.append(
-                f"{what}, {summary(value)}, was copied for the workers by {_TIMES} computes, "
-                f"{format_bytes(seen.nbytes)} each time. Put it there once, x = lazyflow.put(x), "
-                "and pass that: workers then read it where it is"
+                f"{what}, {summary(value, scalars=False)}, was copied for the workers by {_TIMES} "
+                f"computes, {format_bytes(seen.nbytes)} each time. Put it there once, "
+                "x = lazyflow.put(x), and pass that: workers then read it where it is"
             )
