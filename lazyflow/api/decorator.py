@@ -338,7 +338,7 @@ def gathered(value: Any) -> Any:
 
 
 #: Options of tasks, which `submit` does not take: it gives its keywords to the function.
-_OF_A_TASK = frozenset({"retries", "priority", "workers", "resources", "crash_retries"})
+_OF_A_TASK = frozenset({"hide", "retries", "priority", "workers", "resources", "crash_retries"})
 
 
 def check_keywords(func: Any, kwargs: dict[str, Any]) -> None:

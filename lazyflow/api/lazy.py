@@ -178,7 +178,7 @@ class Delayed(NeedsValue, Task):
         --------
         >>> from lazyflow import delayed
         >>> (delayed(abs)(-1) + 1).visualize()
-        <Picture: 2 nodes, 1 edge, svg of 994 characters>
+        <Picture: 2 nodes, 1 edge, svg of 997 characters>
         """
         return service("visualize")(self, filename=filename, **options)
 

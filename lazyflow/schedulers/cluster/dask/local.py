@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import threading
 import warnings
@@ -70,10 +71,40 @@ class OwnCluster(distributed.LocalCluster):
 
 
 def started(workers: int) -> OwnCluster:
-    """Return a cluster of workers with one thread each, which listens on loopback only."""
-    return OwnCluster(
+    """Return a cluster of workers with one thread each, which takes work from this program alone.
+
+    A port of a cluster runs the code of whoever connects, and all users of a machine can connect to
+    its loopback: connections are encrypted with a key that is made here, in memory.
+    """
+    security = _key_of_its_own()
+    cluster = OwnCluster(
         n_workers=workers,
         threads_per_worker=1,
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
+        security=security,
     )
+    opened = (
+        f"lazyflow has started a cluster of {workers} worker{'s'[: workers != 1]} at "
+        f"{cluster.scheduler_address}"
+    )
+    logging.getLogger("lazyflow").info(
+        "%s; its pages, which show names of tasks to all users of this machine, are at %s",
+        opened, cluster.dashboard_link,
+    )
+    if security is None:
+        warnings.warn(
+            f"{opened}, without a key: every user of this machine can run code there as you. Type: "
+            "pip install cryptography; it then takes work from this program alone. Or pass a "
+            "cluster of yours, scheduler=distributed.Client(...).",
+            LazyflowWarning, stacklevel=1,
+        )
+    return cluster
+
+
+def _key_of_its_own() -> distributed.Security | None:
+    """Return a key and a certificate that nobody else has; None where they can't be made."""
+    try:
+        return distributed.Security.temporary()
+    except ImportError:
+        return None
