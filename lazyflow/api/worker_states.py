@@ -54,10 +54,10 @@ def worker_state(
         down: the next task builds another. It may change the value in place, so a task that
         returns a part of the value must return a copy.
     teardown
-        Called with the value when the state is dropped (on processes in the workers, too; on
-        distributed and Ray the value stays there), and when the worker ends: at the end of the
-        process, at `lazyflow.shutdown`, or when the thread ends; worker processes have half a
-        second for it, and none when they are killed, as Ray does with its own. Errors are logged.
+        Called with the value when the state is dropped (in workers, too, but not Ray's), and when
+        the worker ends: at the end of the process, at `lazyflow.shutdown`, or when the thread ends;
+        worker processes have half a second for it, and none when they are killed, as Ray does with
+        its own. Errors are logged.
     scope
         ``"process"``: one value for a process. A task that has called ``get`` has the value to
         itself until it ends; others that ask meanwhile wait. ``"thread"``: one for each thread

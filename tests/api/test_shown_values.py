@@ -3,10 +3,10 @@
 import re
 
 import pytest
+from engine_schedulers import SCHEDULERS
 
 import lazyflow
 from lazyflow import actor, annotate, compute, config, delayed, visualize
-from tests.helpers.engine_schedulers import SCHEDULERS
 
 SECRET = "hunter2"
 

@@ -155,6 +155,17 @@ def test_it_goes_with_the_state():
     assert ended.items() == ["ended"]
 
 
+@pytest.mark.parametrize("elsewhere", ["processes", DISTRIBUTED])
+def test_it_goes_with_the_state_in_workers(elsewhere):
+    ended = Tally()
+    for i in range(3):
+        state = make_state(teardown=lambda net: ended.add(os.getpid()))
+        compute([delayed(use)(state) for _ in range(4)], scheduler=elsewhere, num_workers=1)
+        del state
+        assert until(lambda: gc.collect() >= 0 and len(ended) > i)
+    assert os.getpid() not in ended.items()
+
+
 def test_a_teardown_that_raises_is_logged(caplog):
     def teardown(net):
         raise ValueError("stuck")

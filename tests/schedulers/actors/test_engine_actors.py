@@ -76,6 +76,24 @@ def actors_in(client):
     return sorted(actors for _, actors in client.run(where, on_error="ignore").values())
 
 
+def test_actors_leave_no_names_in_the_scheduler(client):
+    without_actors(client)
+    scheduler = client.cluster.scheduler
+
+    def names():
+        return {name for name in scheduler.task_prefixes if "lazyflow_actor" in name}
+
+    for _ in range(5):
+        weights = Weights(SIZE)
+        kept = weights.step(np.ones(SIZE))
+        total = submit(np.sum, kept)  # of a value that stays there
+        assert total.result() == SIZE
+        del weights, kept, total
+    without_actors(client)
+    assert names() == {"lazyflow_actor"}
+    assert until(lambda: not [name for name in scheduler.task_groups if "lazyflow_actor" in name])
+
+
 # -- values ---------------------------------------------------------------------------------
 
 

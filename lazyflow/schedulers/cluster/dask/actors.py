@@ -148,7 +148,7 @@ class _ActorInWorker(EngineActor):
 
 def kept_key(key: str, number: int, what: str) -> str:
     """Return the key of a value or state of a call that the cluster keeps."""
-    return f"{key}-{what}-{number}"
+    return f"{key[:-1]}, {what!r}, {number})"
 
 
 class DaskActor:
@@ -178,10 +178,11 @@ class DaskLink(EngineLink):
         super().__init__(engine, actor)
         self._reference = reference
         self._direct = direct
-        number = next(_numbers)
-        # No "-" before the end, so that each is a group of its own: of many in one group the
-        # scheduler thinks that they are the beginning of a graph, and keeps them back.
-        self.key = f"lazyflow_actor_{number}_{_unique}"
+        # The form of a collection's item. What stands before the comma is a group of its own: of
+        # many actors in one group the scheduler thinks that they are the beginning of a graph, and
+        # keeps them back. What stands before the "-" is the prefix, of which it keeps statistics
+        # for ever: all actors share it.
+        self.key = f"('lazyflow_actor-{next(_numbers)}_{_unique}')"
         self._address: str | None = None
         self._nanny: str | None = None
         self._is_made = False
@@ -191,7 +192,7 @@ class DaskLink(EngineLink):
         client.futures[self.key] = WatchedState(
             self.key, partial(post, self.broken), partial(post, self._made))
         engine.links[self.key] = self
-        place = f"lazyflow_place_{number}_{_unique}"
+        place = kept_key(self.key, 0, "place")
         graph = {
             # of tasks with inputs only, the scheduler spreads actors evenly over workers
             place: TheirTask(place, bool),

@@ -27,6 +27,7 @@ from lazyflow.schedulers.cluster.dask.direct import LARGE, DirectWay
 from lazyflow.schedulers.cluster.dask.in_scheduler import RUNS
 from lazyflow.schedulers.cluster.dask.in_worker import (
     RunsSpent,
+    drop_kept,
     give_up_groups,
     run_group,
     running_tasks,
@@ -246,6 +247,14 @@ class DaskEngine(Engine):
         client.cancel(futures, asynchronous=False)
         name = f"{self.topic}/{run.name}"
         client.run(give_up_groups, name, numbers, wait=False, on_error="ignore")
+
+    def drop_named(self, name: str) -> None:
+        """Have workers let go of what they keep by a name."""
+        self.post(self._drop_named, name)
+
+    def _drop_named(self, name: str) -> None:
+        if self.is_usable():
+            self.client.run(drop_kept, name, wait=False, on_error="ignore")
 
     # -- the end of Python ------------------------------------------------------------------
 

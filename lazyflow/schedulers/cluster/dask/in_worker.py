@@ -23,6 +23,7 @@ from distributed.utils import set_thread_state
 
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.work import Work
+from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.current_worker import here
 
 _PATIENCE = 1.0  # seconds that a task waits for others before it gives its slot to them
@@ -154,6 +155,11 @@ async def give_up_groups(name: str, numbers: list[int]) -> None:
             _unwanted[name, number] = None
     for _ in range(len(_unwanted) - _UNWANTED):
         del _unwanted[next(iter(_unwanted))]
+
+
+async def drop_kept(name: str) -> None:
+    """Let go of what the worker keeps by a name, beside its loop: that may run the user's code."""
+    await asyncio.to_thread(task_resources.drop, name)
 
 
 async def running_tasks(name: str) -> list[int]:

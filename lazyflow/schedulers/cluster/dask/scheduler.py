@@ -17,6 +17,7 @@ from lazyflow.schedulers.cluster.dask.client import forked, lost
 from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 from lazyflow.schedulers.cluster.dask.local import started
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
+from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.base import ReportsInfo
 from lazyflow.schedulers.core.unfinished import finish
 
@@ -140,6 +141,11 @@ def _living() -> list[DaskEngine]:
     return [engine for engine in map(_engines.get, _engines.living()) if engine is not None]
 
 
+def _drop(name: str) -> None:
+    for engine in _living():
+        engine.drop_named(name)
+
+
 def _before_executors_end() -> None:
     finish()  # this module is the later one, and its hook comes first
     for scheduler in tuple(_made.living()):
@@ -163,6 +169,7 @@ def _after_fork() -> None:
         scheduler._in_fork()
 
 
+task_resources.tellers.append(_drop)
 # Executors end before atexit, and a scheduler in this process needs one. After that Python waits
 # for the user's threads, which still get the results of submitted tasks.
 getattr(threading, "_register_atexit", atexit.register)(_before_executors_end)
