@@ -40,8 +40,10 @@ def ray() -> Iterator[None]:
 
 
 def scheduling(request: pytest.FixtureRequest, name: str) -> Iterator[str]:
-    if name in ("distributed", "ray"):
-        request.getfixturevalue({"distributed": "client"}.get(name, name))
+    if name == "distributed":  # those that an earlier test has killed are there again
+        request.getfixturevalue("client").wait_for_workers(2, timeout=20)
+    elif name == "ray":
+        request.getfixturevalue(name)
     with config.set(scheduler=name, num_workers=2):
         yield name
 
