@@ -51,10 +51,17 @@ def _write(values: Any, mask: Any, into: Any) -> None:
 
 def _merge(stack: Any) -> Any:
     """Merge moments: (3, k, n, c) to (3, k, c)."""
-    counts, means, spreads = stack
-    each = counts[:1, :1, :1]
-    if means.dtype.kind == "f" and each.all() and (counts == each).all():
-        return _merge_alike(each, means, spreads)
+    counts = stack[0]
+    if stack.dtype.kind != "f":
+        return _merge_any(*stack)
+    alike = (counts == counts[:, :1]).all(axis=1) & (counts[:, 0] != 0)
+    if not alike.any():
+        return _merge_any(*stack)
+    found = _merge_alike(counts[:, :1], *stack[1:])
+    return found if alike.all() else np.where(alike, found, _merge_any(*stack))
+
+
+def _merge_any(counts: Any, means: Any, spreads: Any) -> Any:
     total = np.add.reduce(counts, axis=1)
     some = np.where(total == 0, 1, total)
     start = means[:, 0]
@@ -72,7 +79,7 @@ def _merge(stack: Any) -> Any:
 
 
 def _merge_alike(each: Any, means: Any, spreads: Any) -> Any:
-    """Merge moments that all count `each`: the same result with fewer operations."""
+    """Merge moments of which all that are merged count the same, with fewer operations."""
     many = means.shape[1]
     start = means[:, :1]
     far = means - start

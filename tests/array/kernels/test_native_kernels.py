@@ -141,6 +141,24 @@ def binary(ufunc, a, b, dtype=F8):
     return Step(ufunc, (a, b), (dtype, dtype, dtype))
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 15, 16, 17, 32, 255, 256, 257, 273, 4096, 4099])
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "fmin", "moments", "masked moments"])
+def test_blocks_of_columns_are_merged_as_whole_blocks_are(blocks, kind):
+    """By a tree of sixteen: around its powers, with a short last block, outer and inner axes."""
+    rng = np.random.default_rng(blocks)
+    for rest, outer, inner in ((0, 1, 9), (5, 2, 3)):
+        x = rng.standard_normal((outer, 16 * blocks - rest, inner))
+        x[rng.random(x.shape) < 0.01] = -0.0
+        x[0, :, 0] = 1e300 if kind == "sum" else np.nan  # a column of what is not finite
+        mask = rng.random(x.shape) < 0.7
+        mask[:, :40, 1] = False
+        masked = kind == "masked moments"
+        reduction = Reduction(kind.removeprefix("masked "), (1,), F8, 1 if masked else None)
+        program = Program((F8, B), (), ((0, reduction),))
+        (expected,), (got,) = both(program, [x, mask])
+        same_values(got, expected)
+
+
 @pytest.mark.parametrize(
     "shape", [(5,), (5000,), (70_001,), (3, 30_001), (1001, 30), (5, 60, 70), (19, 5003)]
 )

@@ -14,7 +14,7 @@ from lazyflow.array.kernels.draws.block import DrawnBlock
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.layouts import SourceLayouts
 from lazyflow.array.kernels.native.llvm_text import LINE
-from lazyflow.array.kernels.order import GROUP, PIECE, from_blocks
+from lazyflow.array.kernels.order import GROUP, PIECE, Form, from_blocks
 from lazyflow.array.kernels.planning import BlockPass, BlockPlan
 
 _WIDE = 2048  # columns that are reduced at once where they lie
@@ -55,12 +55,37 @@ def call_kernel(
         grid = (1, form.outer, form.length, max(1, PIECE // form.length), PIECE)
     else:
         grid = (*form, GROUP, _piece(form.inner) if scratch else _WIDE)
-    parts = 0 if form is None else prod(form.partial)
-    numbers = (*grid, sources.row, parts, *sources.strides)
+    part, rings = 0, []
+    if form is not None and form.inner > 1:
+        part = form.outer * form.inner
+        rings = [new_ring(form, plan, at) for at in some.outputs if _kind(plan, at)]
+        pointers += tuple(map(_address, rings))
+    elif form is not None:
+        part = prod(form.partial)
+    numbers = (*grid, sources.row, part, *sources.strides)
     flags = function(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
     )
     return results, flags
+
+
+def _kind(plan: BlockPlan, at: int) -> str:
+    """Return the kind of an output's reduction; empty if it is not reduced."""
+    reduction = plan.lowered.outputs[at].reduction
+    return "" if reduction is None else reduction.kind
+
+
+def new_ring(form: Form, plan: BlockPlan, at: int) -> np.ndarray:
+    """Return memory for the results of blocks of columns that are not merged yet.
+
+    Sixteen of each level of the tree of order.py, of the highest as many as there are.
+    """
+    rows, level = 0, form.partial[1]
+    while level >= GROUP:
+        rows, level = rows + GROUP, -(-level // GROUP)
+    parts = 3 if _kind(plan, at) == "moments" else 1
+    dtype = plan.lowered.dtypes[plan.lowered.outputs[at].value]
+    return np.empty((rows + level, parts, form.inner), dtype)
 
 
 def _address(array: Any) -> int:
@@ -81,6 +106,9 @@ def _new(plan: BlockPlan, some: BlockPass, at: int, out: Any) -> np.ndarray:
     dtype, form = plan.lowered.dtypes[value], some.form
     if reduction is None or form is None:
         return np.empty(plan.shape, dtype) if out is None else out
+    if form.inner > 1:  # merged by the kernel
+        parts = (3,) if reduction.kind == "moments" else ()
+        return np.empty((*parts, form.outer, 1, form.inner), dtype)
     if reduction.kind == "moments":
         return moments.new_moments(form, dtype, mask is not None)
     return np.empty(form.partial, dtype)

@@ -1,7 +1,8 @@
 """Kernels as LLVM's text: `i32 kernel(ptr pointers, ptr numbers)`; they return the raised flags.
 
 pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources
-            (of drawn ones the first place), outputs, scratch, parameters of draws
+            (of drawn ones the first place), outputs, scratch, parameters of draws; for columns
+            the rings of outputs that are reduced (llvm_merging.py)
 numbers     outer, length and inner of the grid, rows and elements of a row of a tile at most,
             elements of a row of the sources that lie in rows, elements of one part of moments;
             then for each of those sources and each output that is not reduced: its strides
@@ -22,6 +23,7 @@ from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.native.blocks import Body, register
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.elements import elements_of, evaluated
+from lazyflow.array.kernels.native.llvm_merging import flush, mergers, new_levels, next_row, push
 from lazyflow.array.kernels.native.llvm_reductions import (
     Tile,
     TileRows,
@@ -89,7 +91,8 @@ class Writer(Text):
             line for at, formula in _draws(self.spec)
             for line in functions(f"draw{at}", FORMULAS[formula], self.spec.dtypes[at])
         ]
-        return module_text([*drawn, *reducers(self.spec), head, *self.lines, "}"])
+        merging = mergers(self.spec)
+        return module_text([*drawn, *reducers(self.spec), *merging, head, *self.lines, "}"])
 
     def _entry(self) -> None:
         b, spec = self.body, self.spec
@@ -100,6 +103,7 @@ class Writer(Text):
         names += [f"source{at}" for at in range(len(spec.sources))]
         names += [f"output{at}" for at in range(len(spec.outputs))] + ["scratch"]
         names += [f"params{at}" for at, _ in _draws(spec)]
+        names += [f"ring{at}" for at, *_ in spec.merged]
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
@@ -115,6 +119,8 @@ class Writer(Text):
         for name in ("in_outer", "top", "left", "line", "pos", "off", "rest", "slot"):
             b.do(f"%{name} = alloca i64")
             b.do(f"store i64 0, ptr %{name}")
+        for at, *_ in spec.merged:
+            new_levels(b, at)
         for at, (dtype, layout) in enumerate(spec.sources):
             if layout == CONSTANT:
                 self.constant(at, f"%source{at}", dtype)
@@ -215,18 +221,26 @@ class Writer(Text):
     def _tile_ends(self) -> None:
         b = self.body
         self.label("tile.over")
-        slot = self._get("slot")
+        slot = self._get("left" if self.spec.in_columns else "slot")
         for at, kind, masked in self.spec.reduced:
             elements = elements_of(self.spec, self.spec.outputs[at][0])
             rows = {n: self._rows(at, n) for n in elements.lying}
             tile = Tile(at, kind, masked, elements, rows, slot)
+            if self.spec.in_columns:
+                next_row(b, at, kind, tile.dtype)
             (in_columns if self.spec.in_columns else in_rows)(self, tile)
-        done = "%cols" if self.spec.in_columns else "%rows"
-        self._set("slot", b.let(f"add i64 {slot}, {done}"))
+        if not self.spec.in_columns:
+            self._set("slot", b.let(f"add i64 {slot}, %rows"))
         self._count_on("left", "%cols", "%inner", "tile", "inner.over")
         self.label("inner.over")
+        for at, *_ in self.spec.merged:
+            push(b, at)
         self._count_on("top", "%high", "%length", "tile", "length.over")
         self.label("length.over")
+        for at, _, _ in self.spec.merged:
+            dtype = self.spec.dtypes[self.spec.outputs[at][0]]
+            before = b.let(f"mul i64 {self._get('in_outer')}, %inner")
+            flush(b, at, self.element(b, f"%output{at}", before, dtype))
         self._count_on("in_outer", "1", "%outer", "tile", "finish")
         self.label("finish")
         b.do("%flags = call i32 %test(i32 61)")

@@ -74,7 +74,7 @@ class Tile(NamedTuple):
         return {n: rows.row(b, number) for n, rows in self.rows.items()}
 
 
-def _start(b: Body, kind: str, dtype: DType) -> str:
+def start(b: Body, kind: str, dtype: DType) -> str:
     """Return the neutral element."""
     value = identity(kind, dtype)
     if dtype not in FLOATS:
@@ -83,7 +83,7 @@ def _start(b: Body, kind: str, dtype: DType) -> str:
     return b.fixed(register(dtype), text)
 
 
-def _merge(b: Body, kind: str, dtype: DType, one: str, other: str) -> str:
+def merged(b: Body, kind: str, dtype: DType, one: str, other: str) -> str:
     if kind in _OF_NUMBERS:
         found = of_numbers(b, _OF_NUMBERS[kind], dtype, [one, other])
     else:
@@ -137,7 +137,7 @@ class _Reducer(Text):
         self.label("entry")
         for n in elements.fixed:
             self.constant(n, self.pointers[n], elements.dtypes[n])
-        first, value = ["[ 0, %entry ]"], [f"[ {_start(b, kind, self.dtype)}, %entry ]"]
+        first, value = ["[ 0, %entry ]"], [f"[ {start(b, kind, self.dtype)}, %entry ]"]
         if self.width == 1:
             b.do("br label %rest")
         else:
@@ -170,7 +170,7 @@ class _Reducer(Text):
         b.do(f"ret {scalar} {self.fold(b, left, '%found', self.dtype, step)}")
 
     def _next(self, b: Body, index: str, value: str) -> str:
-        return _merge(b, self.kind, self.dtype, value, self._here(b, index))
+        return merged(b, self.kind, self.dtype, value, self._here(b, index))
 
     def _here(self, b: Body, index: str) -> str:
         """Return what is reduced of the elements from an index on."""
@@ -201,7 +201,7 @@ class _Reducer(Text):
                 (self.pointers, low, self.more), (upper, high, others),
             )
         ]
-        b.do(f"ret {scalar} {_merge(b, self.kind, self.dtype, *sums)}")
+        b.do(f"ret {scalar} {merged(b, self.kind, self.dtype, *sums)}")
 
     def _lanes(self) -> tuple[str, str]:
         """Write the reduction by lanes; return its result, and the number of its elements."""
@@ -260,7 +260,7 @@ class _Reducer(Text):
                 pair = [
                     b.let(f"extractelement <1 x {register(self.dtype)}> {x}, i64 0") for x in pair
                 ]
-            value = _merge(self.at(width), self.kind, self.dtype, *pair)
+            value = merged(self.at(width), self.kind, self.dtype, *pair)
         return value
 
 
@@ -282,7 +282,7 @@ def in_rows(text: Text, tile: Tile) -> None:
             found = b.let(f"call {register(dtype)} @{kind}.{dtype}({given})")
             if dtype not in FLOATS or kind not in ("sum", "squares", "counted"):
                 return found
-            return _merge(b, "sum", dtype, _start(b, "sum", dtype), found)  # NumPy adds to 0
+            return merged(b, "sum", dtype, start(b, "sum", dtype), found)  # NumPy adds to 0
 
         value = reduced(tile.sums, place)
         if tile.kind != "moments":
@@ -298,13 +298,14 @@ def in_rows(text: Text, tile: Tile) -> None:
             count = b.let("sitofp i64 %cols to double")
             mean = _mean(b, value, count)
             squares = reduced("squares", place, f", double {mean}")
-        _store_moments(text, b, at, slot, (count if tile.masked else "", mean, squares))
+        parts = (count if tile.masked else "", mean, squares)
+        store_moments(text, b, f"%output{at}", slot, "%part", parts)
 
     text.each(f"rows{at}", "%rows", inside)
 
 
 def in_columns(text: Text, tile: Tile) -> None:
-    """Write the reduction of the columns of a tile into neighbouring elements of an output."""
+    """Write the reduction of the columns of a tile into neighbouring elements of a partial row."""
     at, dtype = tile.at, tile.dtype
 
     def inside(b: Body, index: str) -> None:
@@ -315,30 +316,30 @@ def in_columns(text: Text, tile: Tile) -> None:
             before = b.let(f"mul i64 {row}, %cols")
             return text.element(b, f"%counts{at}", b.let(f"add i64 {before}, {index}"), F8)
 
-        def merged(row: str, value: str) -> str:
-            return _merge(b, tile.sums, dtype, value, values(row))
+        def one_row(row: str, value: str) -> str:
+            return merged(b, tile.sums, dtype, value, values(row))
 
-        start = _start(b, tile.sums, dtype)
-        value = text.fold(b, "%rows", start, dtype, merged)
+        first = start(b, tile.sums, dtype)
+        value = text.fold(b, "%rows", first, dtype, one_row)
         slot = b.let(f"add i64 {tile.slot}, {index}")
         if tile.kind != "moments":
-            text.store(b, value, text.element(b, f"%output{at}", slot, dtype), dtype)
+            text.store(b, value, text.element(b, f"%partial{at}", slot, dtype), dtype)
             return
         if tile.masked:
             def one_more(row: str, value: str) -> str:
-                return _merge(b, "sum", F8, value, text.load(b, counted(row), F8))
+                return merged(b, "sum", F8, value, text.load(b, counted(row), F8))
 
-            count = text.fold(b, "%rows", start, dtype, one_more)
+            count = text.fold(b, "%rows", first, dtype, one_more)
         else:
             count = b.splat(text.body.let("sitofp i64 %rows to double"), F8)
         mean = _mean(b, value, count)
 
         def squared(row: str, value: str) -> str:
             counts = counted(row) if tile.masked else ""
-            return _merge(b, "sum", F8, value, _square(text, b, values(row), mean, counts))
+            return merged(b, "sum", F8, value, _square(text, b, values(row), mean, counts))
 
-        squares = text.fold(b, "%rows", start, F8, squared)
-        _store_moments(text, b, at, slot, (count if tile.masked else "", mean, squares))
+        squares = text.fold(b, "%rows", first, F8, squared)
+        store_moments(text, b, f"%partial{at}", slot, "%inner", (count, mean, squares))
 
     text.body.do(f"br label %columns{at}")
     text.loops(f"columns{at}", "%cols", f"columns{at}.over", inside)
@@ -364,10 +365,12 @@ def _square(text: Text, b: Body, value: str, mean: str, counts: str) -> str:
     return text.select(b, some, square)
 
 
-def _store_moments(text: Text, b: Body, at: int, slot: str, parts: tuple[str, ...]) -> None:
-    """Write count, mean and squares, each into its part of the output; "": it is there."""
+def store_moments(
+    text: Text, b: Body, into: str, slot: str, part: str, parts: tuple[str, ...]
+) -> None:
+    """Write count, mean and squares, `part` elements from each other; "": it is there."""
     for number, value in enumerate(parts):
         if value:
-            away = b.let(f"mul i64 %part, {number}")
+            away = b.let(f"mul i64 {part}, {number}")
             index = b.let(f"add i64 {slot}, {away}")
-            text.store(b, value, text.element(b, f"%output{at}", index, F8), F8)
+            text.store(b, value, text.element(b, into, index, F8), F8)

@@ -51,6 +51,11 @@ class KernelSpec(NamedTuple):
         outputs = enumerate(self.outputs)
         return [(at, kind, mask is not None) for at, (_, kind, mask) in outputs if kind]
 
+    @property
+    def merged(self) -> list[tuple[int, str, bool]]:
+        """Those whose blocks the kernel merges: of columns."""
+        return self.reduced if self.in_columns else []
+
 
 def make_spec(
     lowered: Lowered, some: BlockPass, layouts: Sequence[str], in_place: bool = False,

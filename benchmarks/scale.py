@@ -1,0 +1,369 @@
+"""How much faster more workers are: arrays, solvers and small tasks on 1, 2, 4, ... threads.
+
+Beside it loops by hand, on as many threads as there are cores, and dask; the share of the ideal is
+the time of one worker, divided by that of the most and by their number.
+
+``--oversubscribe 16`` shows on a machine of two cores what holds back sixteen: 1, 2, 8 and 16
+workers of two cores, and the time of 16 divided by that of two. What releases the lock often, and
+takes it again, queues for it there as it does on sixteen cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+import lazyflow
+import lazyflow.array as la
+from benchmarks import measure, shapes
+
+_CHUNKS = 64
+_COLUMNS = 100
+_SIZES = {"tiny": 6_400, "small": 400_000, "full": 800_000}  # rows
+
+
+class Work(NamedTuple):
+    """A row of the table; what makes its work for so many workers, and the same by hand and dask.
+
+    goal
+        What the time of the most workers may be of that of as many as there are cores.
+    """
+
+    ours: Callable[[Data, int], Any]
+    hand: Callable[[Data, Any], Any] | None = None
+    dask: Callable[[Any, Data], Any] | None = None
+    goal: float = 1.25
+
+
+class Data:
+    """What the works read, made when the first of them asks for it."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.random = np.random.default_rng(0)
+
+    @cached_property
+    def x(self) -> Any:
+        return self.random.random((self.rows, _COLUMNS))
+
+    @cached_property
+    def y(self) -> Any:
+        return self.random.random((self.rows, _COLUMNS))
+
+    @cached_property
+    def square(self) -> Any:
+        side = int((self.rows * _COLUMNS) ** 0.5) // 8 * 8
+        return self.random.random((side, side))
+
+    def lazy(self, x: Any, lib: Any = la) -> Any:
+        """Return an array of one of the libraries, in chunks of rows."""
+        return lib.from_array(x, chunks=(-(-len(x) // _CHUNKS), x.shape[1]))
+
+    def in_squares(self, lib: Any = la) -> Any:
+        side = len(self.square) // 8
+        return lib.from_array(self.square, chunks=(side, side))
+
+    def chunks(self, *arrays: Any) -> list[tuple[Any, ...]]:
+        size = -(-self.rows // _CHUNKS)
+        return [
+            tuple(x[at : at + size] for x in arrays) for at in range(0, self.rows, size)
+        ]
+
+    @cached_property
+    def problem(self) -> tuple[Any, Any]:
+        """Rows of 50 features, and labels of two classes."""
+        x = self.random.standard_normal((self.rows, 50))
+        y = x @ self.random.standard_normal(50) + self.random.standard_normal(self.rows) > 0
+        return x, np.where(y, 1.0, -1.0)
+
+
+# -- by hand: each chunk in one call without the GIL ----------------------------------------
+
+
+@njit(nogil=True, fastmath=True)
+def _moments(x: Any, mean: Any, square: Any) -> None:  # pragma: no cover
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            mean[j] += x[i, j]
+            square[j] += x[i, j] * x[i, j]
+
+
+@njit(nogil=True, fastmath=True)
+def _total(x: Any) -> float:  # pragma: no cover
+    found = 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            found += x[i, j]
+    return found
+
+
+@njit(nogil=True, fastmath=True)
+def _distance(x: Any, y: Any) -> float:  # pragma: no cover
+    found = 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            found += (x[i, j] - y[i, j]) ** 2
+    return found
+
+
+@njit(nogil=True, fastmath=True)
+def _largest(x: Any, mean: Any, spread: Any) -> float:  # pragma: no cover
+    found = -np.inf
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            found = max(found, (x[i, j] - mean[j]) / spread[j])
+    return found
+
+
+@njit(nogil=True)
+def _added(x: Any, y: Any, out: Any) -> None:  # pragma: no cover
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            out[i, j] = x[i, j] + y[i, j]
+
+
+def _hand_sum(data: Data, pool: Any) -> Any:
+    return sum(pool.map(lambda one: _total(*one), data.chunks(data.x)))
+
+
+def _hand_moments(data: Data, pool: Any) -> tuple[Any, Any]:
+    def of(one: tuple[Any, ...]) -> Any:
+        found = np.zeros((2, _COLUMNS))
+        _moments(one[0], *found)
+        return found
+
+    mean, square = sum(pool.map(of, data.chunks(data.x))) / data.rows
+    return mean, np.sqrt(square - mean * mean)
+
+
+def _hand_standardise(data: Data, pool: Any) -> Any:
+    mean, spread = _hand_moments(data, pool)
+    return max(pool.map(lambda one: _largest(one[0], mean, spread), data.chunks(data.x)))
+
+
+def _hand_distance(data: Data, pool: Any) -> Any:
+    return sum(pool.map(lambda one: _distance(*one), data.chunks(data.x, data.y)))
+
+
+def _hand_added(data: Data, pool: Any) -> Any:
+    out = np.empty_like(data.x)
+    list(pool.map(lambda one: _added(*one), data.chunks(data.x, data.y, out)))
+    return out
+
+
+# -- the rows -------------------------------------------------------------------------------
+
+
+def _standardised(x: Any) -> Any:
+    return ((x - x.mean(0)) / x.std(0)).max()
+
+
+def _of(function: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the works of a function of one array, for us and for dask."""
+    return {
+        "ours": lambda data, workers: function(data.lazy(data.x)).compute(),
+        "dask": lambda lib, data: function(data.lazy(data.x, lib)).compute(),
+    }
+
+
+def _of_two(function: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    return {
+        "ours": lambda data, workers: function(data.lazy(data.x), data.lazy(data.y)).compute(),
+        "dask": lambda lib, data: function(
+            data.lazy(data.x, lib), data.lazy(data.y, lib)).compute(),
+    }
+
+
+def _of_square(function: Callable[[Any], Any]) -> dict[str, Any]:
+    return {
+        "ours": lambda data, workers: function(data.in_squares()).compute(),
+        "dask": lambda lib, data: function(data.in_squares(lib)).compute(),
+    }
+
+
+def _sorted_rows(block: Any) -> Any:
+    return np.sort(block, axis=1)
+
+
+def _fit(solver: str, iterations: int) -> Callable[[Data, int], Any]:
+    def ours(data: Data, workers: int) -> Any:
+        from lazyflow.learn import LogisticRegression
+
+        model = LogisticRegression(
+            solver=solver, max_iter=iterations, tol=0.0, random_state=0,  # type: ignore[arg-type]
+        )
+        return model.fit(*data.problem)
+
+    return ours
+
+
+def _tree(data: Data, workers: int) -> Any:
+    return shapes.lazy_tree(lazyflow, data.rows // 100).compute()
+
+
+@njit(nogil=True)
+def _spin(turns: int) -> float:  # pragma: no cover
+    found = 0.0
+    for i in range(turns):
+        found += 1.0 / (1.0 + found * i)
+    return found
+
+
+def _turns_of(seconds: float) -> int:
+    """Return how many turns of `_spin` take so long here."""
+    _spin(1)
+    start = time.perf_counter()
+    _spin(2_000_000)
+    return max(1, int(2_000_000 * seconds / (time.perf_counter() - start)))
+
+
+def _spins(seconds: float) -> dict[str, Any]:
+    """Return the works of tasks without the GIL that take so long each, 0.4 s of them together."""
+    turns: list[int] = []
+
+    def count(data: Data) -> int:
+        if not turns:
+            turns.append(_turns_of(seconds))
+        return int(min(0.4, data.rows * 1e-6) / seconds)
+
+    def ours(data: Data, workers: int) -> Any:
+        count_ = count(data)
+        spin = lazyflow.delayed(_spin)
+        return lazyflow.compute([spin(turns[0]) for _ in range(count_)])
+
+    def hand(data: Data, pool: Any) -> Any:
+        left = [turns[0]] * count(data)
+
+        def work() -> None:
+            while True:
+                try:
+                    _spin(left.pop())
+                except IndexError:
+                    return
+
+        for done in [pool.submit(work) for _ in range(pool._max_workers)]:
+            done.result()
+
+    return {"ours": ours, "hand": hand}
+
+
+WORKS = {
+    "x.sum()": Work(**_of(lambda x: x.sum()), hand=_hand_sum),
+    "x.mean(0)": Work(**_of(lambda x: x.mean(0)), hand=lambda d, p: _hand_moments(d, p)[0]),
+    "x.std(0)": Work(**_of(lambda x: x.std(0)), hand=_hand_moments),
+    "x.std()": Work(**_of(lambda x: x.std())),
+    "((x - x.mean(0)) / x.std(0)).max()": Work(**_of(_standardised), hand=_hand_standardise),
+    "((x - y)**2).sum()": Work(**_of_two(lambda x, y: ((x - y) ** 2).sum()), hand=_hand_distance),
+    "x + y": Work(**_of_two(lambda x, y: x + y), hand=_hand_added),
+    "(s + s.T).sum(0)": Work(**_of_square(lambda s: (s + s.T).sum(0))),
+    "v[v > .9].sum()": Work(**_of(lambda x: (v := x.ravel())[v > 0.9].sum())),
+    "s[:1024] @ s": Work(**_of_square(lambda s: s[:1024] @ s)),
+    "x.T @ x": Work(**_of(lambda x: x.T @ x)),
+    "sort along an axis": Work(**_of(lambda x: x.map_blocks(_sorted_rows))),
+    "x.cumsum(0).max()": Work(**_of(lambda x: x.cumsum(0).max())),
+    "logistic, L-BFGS": Work(_fit("lbfgs", 15)),
+    "logistic, Newton": Work(_fit("newton-cholesky", 5)),
+    "logistic, SVRG": Work(_fit("svrg", 5)),
+    "logistic, SAGA": Work(_fit("saga", 5)),
+    "a tree of trivial tasks": Work(_tree),
+    "tasks of 1 ms": Work(**_spins(1e-3)),
+    "tasks of 0.1 ms": Work(**_spins(1e-4)),
+    "tasks of 0.02 ms": Work(**_spins(2e-5)),
+}
+
+
+# -- the command ----------------------------------------------------------------------------
+
+
+def least(work: Callable[[], Any], repeat: int) -> float:
+    """Return the least milliseconds that work takes, of `repeat` turns after one."""
+    found = []
+    for _ in range(repeat + 1):
+        start = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - start)
+    return min(found[1:]) * 1e3
+
+
+def measured(work: Work, data: Data, workers: int, repeat: int) -> float:
+    with lazyflow.config.set(scheduler="threads", num_workers=workers):
+        work.ours(data, workers)  # a kernel may be compiled meanwhile
+        return least(lambda: work.ours(data, workers), repeat)
+
+
+def by_dask(work: Work, data: Data, workers: int, repeat: int) -> float | None:
+    if work.dask is None:
+        return None
+    import dask
+    import dask.array as da
+
+    with dask.config.set(scheduler="threads", num_workers=workers):
+        return least(lambda: work.dask(da, data), repeat)  # type: ignore[misc]
+
+
+def by_hand(work: Work, data: Data, workers: int, repeat: int) -> float | None:
+    if work.hand is None:
+        return None
+    with ThreadPoolExecutor(workers) as pool:
+        return least(lambda: work.hand(data, pool), repeat)  # type: ignore[misc]
+
+
+def counts(cores: int, most: int) -> list[int]:
+    """Return the numbers of workers: powers of two, and in the end the cores.
+
+    >>> counts(12, 0), counts(2, 16)
+    ([1, 2, 4, 8, 12], [1, 2, 8, 16])
+    """
+    if most:
+        return sorted({1, cores, max(1, most // 2), most})
+    return sorted({1 << k for k in range(cores.bit_length()) if 1 << k <= cores} | {cores})
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a row for each work as soon as it is measured."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks scale", description=(__doc__ or "").splitlines()[0]
+    )
+    add = parser.add_argument
+    add("--size", choices=_SIZES, default="small")
+    add("--repeat", type=int, default=4, metavar="N", help="turns, of which the least counts")
+    add("--oversubscribe", type=int, default=0, metavar="W", help="workers, more than cores")
+    add("--only", choices=WORKS, nargs="*", metavar="WORK", help="rows of the table")
+    given = parser.parse_args(argv)
+    import threadpoolctl
+
+    cores = lazyflow.config.cpu_count()
+    numbers = counts(cores, given.oversubscribe)
+    data = Data(_SIZES[given.size])
+    facts = measure.machine(("numpy", "numba", "dask"))
+    print(measure.machine_line(facts))
+    print(f"size {given.size}, least ms of {given.repeat} turns, BLAS on one thread")
+    last = f"{numbers[-1]} / {cores}" if given.oversubscribe else "share"
+    head = [*map(str, numbers), last, "by hand", "dask"]
+    print(f"{'workers':36}" + "".join(f"{word:>9}" for word in head), flush=True)
+    with threadpoolctl.threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that few iterations do not converge
+        for name in given.only or WORKS:
+            work = WORKS[name]
+            times = [measured(work, data, n, given.repeat) for n in numbers]
+            if given.oversubscribe:
+                result = times[-1] / times[numbers.index(cores)]
+            else:
+                result = times[0] / times[-1] / numbers[-1]
+            hand = by_hand(work, data, cores, given.repeat)
+            dask = by_dask(work, data, cores, given.repeat)
+            cells = [f"{each:.3g}" for each in times] + [f"{result:.2f}"]
+            cells += ["" if each is None else f"{each:.3g}" for each in (hand, dask)]
+            mark = " *" if given.oversubscribe and result > work.goal else ""
+            print(f"{name:36}" + "".join(f"{cell:>9}" for cell in cells) + mark, flush=True)
+    if given.oversubscribe:
+        print("* above the goal of 1.25")
+    return 0
