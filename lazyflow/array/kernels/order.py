@@ -9,8 +9,9 @@ floats are reduced by blocks within the outer kept indices, and then from block 
               for all inner kept ones                               level are one of the next
 
 `reduce_blocks` is what reads the values; generated kernels do it in registers, merge columns while
-they go on, and get the same bits. `from_blocks` does the rest. The error is like that of a pairwise sum: a handful of roundings in
-sequence a level. Whole numbers, extremes and truth don't depend on the order.
+they go on, and get the same bits. `from_blocks` does the rest. The error is like that of a pairwise
+sum: a handful of roundings in sequence a level. Whole numbers, extremes and truth don't depend on
+the order.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the number of a class in one column (softmax), or K numbers (squares).
 """
 
 from collections.abc import Callable
-from math import log, log1p
+from math import log, log1p, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy.special import expit, xlogy
 from lazyflow.learn.kernels.slopes import LossKind, compiled, kernel
 from lazyflow.learn.kernels.tiles import add_rows, exponential, write_scores
 
-__all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "logistic_sums"]
+__all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "curved_rows", "logistic_sums"]
 
 _TINY = np.finfo(float).tiny  # its product with 0, as 0 log 0, is 0
 _TILE = 16  # rows whose scores are there at once; their losses take one logarithm
@@ -89,6 +89,47 @@ def logistic_sums(
     """
     gradient = np.zeros(len(theta))
     return _add_logistic(theta, X, y, weight, gradient, np.zeros(_TILE)), gradient
+
+
+@kernel
+def curved_rows(
+    kind: int, theta: np.ndarray, X: np.ndarray, weight: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return total weights, rows with ones behind them, times the roots of their curvatures, and
+    the sums of the fourth powers of these columns.
+
+    Of the logistic loss and of squares, by one score: `theta` is (d + 1,), the intercept last;
+    `weight` (rows,) or None.
+
+    Examples
+    --------
+    >>> curved_rows(LossKind.LOGISTIC, np.zeros(2), np.array([[3.0]]), None)
+    (1.0, array([[1.5, 0.5]]), array([5.0625, 0.0625]))
+    """
+    rows, d = X.shape
+    tile, total = np.zeros(_TILE), 0.0
+    out, fourth = np.empty((rows, d + 1)), np.zeros(d + 1)
+    for low in range(0, rows, _TILE):
+        high = min(low + _TILE, rows)
+        if kind == LossKind.LOGISTIC:
+            write_scores(theta, theta[d], X, low, high, tile)
+        for i in range(high - low):
+            curvature = 1.0
+            if kind == LossKind.LOGISTIC:
+                e = exponential(-abs(tile[i]))  # cannot overflow
+                curvature = e / ((1.0 + e) * (1.0 + e))
+            if len(weight):
+                curvature *= weight[low + i]
+                total += weight[low + i]
+            root = sqrt(curvature)
+            for j in range(d):
+                out[low + i, j] = root * X[low + i, j]
+            out[low + i, d] = root
+        for i in range(low, high):
+            for j in range(d + 1):
+                square = out[i, j] * out[i, j]
+                fourth[j] += square * square
+    return total if len(weight) else float(rows), out, fourth
 
 
 @compiled

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from lazyflow.array.nodes.blas_threads import share_of_threads
-from lazyflow.learn.kernels.losses import Loss, logistic_sums
+from lazyflow.learn.kernels.losses import Loss, curved_rows, logistic_sums
 from lazyflow.learn.kernels.slopes import LossKind
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
 ]
 
 _TILE_BYTES = 1 << 18  # of rows: half of a second-level cache, whatever the number of features
+#: Of rows with their curvatures, for one product: sixteen threads queue for the lock at each call.
+_CURVED_BYTES = 1 << 21
 _MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
 
 
@@ -118,6 +120,9 @@ def hessian_sums(
            [0.75, 0.25]])
     """
     K, p = theta.shape
+    if K == 1 and _is_of_one_score(loss, X):
+        total, matrix, _ = mean_curvature(loss, theta, X, y, weight, sample)
+        return total, matrix[None, :, None]
     hessian = np.zeros((K, p, K, p))
     total = 0.0
     with share_of_threads(_MANY):
@@ -151,6 +156,16 @@ def mean_curvature(
     p = theta.shape[1]
     total, matrix, fourth = 0.0, np.zeros((p, p)), np.zeros(p)
     with share_of_threads(_MANY):
+        if _is_of_one_score(loss, X):
+            X, _, weight = _sampled(sample, X, y, weight)
+            tile = max(_CURVED_BYTES // (8 * p), 64)
+            for low in range(0, len(X), tile):
+                rows = X[low : low + tile]
+                some = None if weight is None else weight[low : low + tile]
+                weights, scaled, more = curved_rows(loss.kind, theta[0], rows, some)
+                total, fourth = total + weights, fourth + more
+                matrix += scaled.T @ scaled
+            return total, matrix, fourth
         for extended, curved, weights in _curved_tiles(loss, theta, X, y, weight, sample):
             total += weights
             mean = np.trace(curved, axis1=1, axis2=2) / len(theta)
@@ -161,14 +176,26 @@ def mean_curvature(
     return total, matrix, fourth
 
 
+def _is_of_one_score(loss: Loss, X: Any) -> bool:
+    """Tell whether rows are dense, and their curvature by a score is that by any other."""
+    return not issparse(X) and loss.kind is not LossKind.SOFTMAX
+
+
+def _sampled(
+    sample: RowSample, X: Any, y: np.ndarray, weight: np.ndarray | None
+) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    chosen = sample.rows_of(X.shape[0])
+    if chosen is None:
+        return X, y, weight
+    return X[chosen], y[chosen], None if weight is None else weight[chosen]
+
+
 def _curved_tiles(
     loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None,
     sample: RowSample,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
     """Yield rows with a last column of ones, their curvatures with weights, and total weights."""
-    chosen = sample.rows_of(X.shape[0])
-    if chosen is not None:
-        X, y, weight = X[chosen], y[chosen], None if weight is None else weight[chosen]
+    X, y, weight = _sampled(sample, X, y, weight)
     for tile in _tiles(X):
         rows = X.toarray() if issparse(X) else X[tile]
         extended = np.empty((len(rows), theta.shape[1]))
