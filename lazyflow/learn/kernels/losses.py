@@ -14,7 +14,7 @@ from scipy.special import expit, xlogy
 from lazyflow.learn.kernels.slopes import LossKind, compiled, kernel
 from lazyflow.learn.kernels.tiles import add_rows, exponential, write_scores
 
-__all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "curved_rows", "logistic_sums"]
+__all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "curved_rows", "logistic_sums", "moved_sums"]
 
 _TINY = np.finfo(float).tiny  # its product with 0, as 0 log 0, is 0
 _TILE = 16  # rows whose scores are there at once; their losses take one logarithm
@@ -130,6 +130,36 @@ def curved_rows(
                 square = out[i, j] * out[i, j]
                 fourth[j] += square * square
     return total if len(weight) else float(rows), out, fourth
+
+
+@kernel
+def moved_sums(
+    kind: int, shift: float, scores: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> tuple[float, float, float]:
+    """Return the loss of scores (rows,) plus a shift, and its derivatives by it, summed over rows.
+
+    Of the logistic loss and of squares; `weight` (rows,) or None.
+
+    Examples
+    --------
+    >>> moved_sums(LossKind.SQUARES, 0.0, np.array([3.0]), np.array([1.0]), None)
+    (2.0, 2.0, 1.0)
+    """
+    loss, gradient, curvature = 0.0, 0.0, 0.0
+    for i in range(len(scores)):
+        score, factor = scores[i] + shift, weight[i] if len(weight) else 1.0
+        if kind == LossKind.LOGISTIC:
+            margin = score * y[i]
+            e = exponential(-abs(margin))  # cannot overflow
+            loss += factor * (max(-margin, 0.0) + log1p(e))
+            gradient -= factor * y[i] * (e if margin >= 0 else 1.0) / (1.0 + e)
+            curvature += factor * e / ((1.0 + e) * (1.0 + e))
+        else:
+            far = score - y[i]
+            loss += factor * 0.5 * far * far
+            gradient += factor * far
+            curvature += factor
+    return loss, gradient, curvature
 
 
 @compiled

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from lazyflow.array.nodes.blas_threads import share_of_threads
-from lazyflow.learn.kernels.losses import Loss, curved_rows, logistic_sums
+from lazyflow.learn.kernels.losses import Loss, curved_rows, logistic_sums, moved_sums
 from lazyflow.learn.kernels.slopes import LossKind
 
 __all__ = [
@@ -258,6 +258,10 @@ def intercept_sums(
     >>> intercept_sums(SQUARES, np.zeros(1), np.array([[3.0]]), np.array([[1.0]]), None)
     (2.0, array([2.]), array([[1.]]))
     """
+    if len(shift) == 1 and loss.kind is not LossKind.SOFTMAX:
+        found, gradient, curvature = moved_sums(
+            loss.kind, shift[0], scores[:, 0], y[:, 0], weight)
+        return found, np.array([gradient]), np.array([[curvature]])
     moved = scores + shift
     losses, residual = loss.residuals(moved, y)
     curved = loss.curvatures(moved, y)
