@@ -95,7 +95,12 @@ def _merge_alike(each: Any, means: Any, spreads: Any) -> Any:
 
 
 def merge_tree(stack: Any) -> Any:
-    """Merge (3, k, n, c) to (3, k, c): sixteen of a level are one of the next."""
+    """Merge (3, k, n, c) to (3, k, c): sixteen of a level are one of the next.
+
+    One by one, also of a single column, which NumPy would add up in lanes.
+    """
+    if stack.shape[-1] == 1 and stack.shape[-2] > 1:
+        return merge_tree(np.concatenate([stack, stack], axis=-1))[..., :1]
 
     def merge(some: Any, into: Any) -> None:
         _, *outer, n, c = some.shape

@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run
 
+import lazyflow.array as la
 from lazyflow import config
 from lazyflow.array.kernels import run as run_module
 from lazyflow.array.kernels.native import compiler, kernel_files, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
+from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.program import CAST, WHERE, Program, Reduction, Step, TileFunction
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.recent import Recent
@@ -139,6 +141,44 @@ def test_one_reduction_of_a_random_program_has_the_bits_of_whole_blocks(seed, sh
 
 def binary(ufunc, a, b, dtype=F8):
     return Step(ufunc, (a, b), (dtype, dtype, dtype))
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 15, 16, 17, 33, 256, 257])
+@pytest.mark.parametrize("masked", [False, True])
+def test_blocks_of_rows_are_merged_as_whole_blocks_are(blocks, masked):
+    rng = np.random.default_rng(blocks)
+    for rest, outer in ((0, 1), (5, 3)):
+        x = rng.standard_normal((outer, PIECE * blocks - rest)) + 3
+        mask = rng.random(x.shape) < 0.7
+        mask[0, : 2 * PIECE] = False
+        reduction = Reduction("moments", (1,), F8, 1 if masked else None)
+        (expected,), (got,) = both(Program((F8, B), (), ((0, reduction),)), [x, mask])
+        same_values(got, expected)
+
+
+@pytest.mark.parametrize("reduce", [
+    *("sum", "mean", "std", "max", "prod", "all"),
+    lambda x: la.nanstd(x, axis=0), lambda x: ((x - x.mean(0)) / x.std(0)).max(),
+    lambda x: (x > 0).sum(0), lambda x: x.std(), lambda x: x.std(1), lambda x: x.sum(),
+])
+def test_calls_do_not_grow_with_the_block(reduce):
+    """Each lets go of the GIL and takes it again, for which the other threads queue."""
+    counts = []
+    for rows in (4_000, 64_000):
+        x = la.from_array(np.random.default_rng(0).random((rows, 100)), chunks=-1)
+        y = getattr(x, reduce)(axis=0) if isinstance(reduce, str) else reduce(x)
+        calls = []
+        with config.set(scheduler="sync"):
+            for _ in range(3):
+                y.compute()
+                assert wait_compiled(60)
+            sys.setprofile(lambda frame, event, what: calls.append(what) if "call" in event else 0)
+            try:
+                y.compute()
+            finally:
+                sys.setprofile(None)
+        counts.append(len(calls))
+    assert counts[1] <= counts[0] + 20
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 15, 16, 17, 32, 255, 256, 257, 273, 4096, 4099])
@@ -637,6 +677,7 @@ def test_the_report_has_numbers():
 
 RUN = """
 import numpy as np
+import lazyflow.array as la
 from lazyflow import config
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native import kernels as native_kernels

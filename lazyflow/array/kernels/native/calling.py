@@ -55,13 +55,22 @@ def call_kernel(
         grid = (1, form.outer, form.length, max(1, PIECE // form.length), PIECE)
     else:
         grid = (*form, GROUP, _piece(form.inner) if scratch else _WIDE)
-    part, rings = 0, []
-    if form is not None and form.inner > 1:
-        part = form.outer * form.inner
-        rings = [new_ring(form, plan, at) for at in some.outputs if _kind(plan, at)]
+    part = 0
+    if form is not None:
+        in_columns = form.inner > 1
+        part = form.outer * form.inner if in_columns else prod(form.partial)
+        merged = [
+            n for n, at in enumerate(some.outputs)
+            if _kind(plan, at) == "moments" or (in_columns and _kind(plan, at))
+        ]
+        rings = [new_ring(form, plan, some.outputs[n]) for n in merged]
+        partial = results  # kept while the kernel runs
+        if not in_columns:
+            results = list(results)
+            for n in merged:
+                results[n] = np.empty((3, form.outer, 1, 1), partial[n].dtype)
+            rings += [results[n] for n in merged]
         pointers += tuple(map(_address, rings))
-    elif form is not None:
-        part = prod(form.partial)
     numbers = (*grid, sources.row, part, *sources.strides)
     flags = function(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)

@@ -1,8 +1,8 @@
 """Kernels as LLVM's text: `i32 kernel(ptr pointers, ptr numbers)`; they return the raised flags.
 
 pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources
-            (of drawn ones the first place), outputs, scratch, parameters of draws; for columns
-            the rings of outputs that are reduced (llvm_merging.py)
+            (of drawn ones the first place), outputs, scratch, parameters of draws; for each
+            output whose blocks are merged a ring (llvm_merging.py), and of rows the result
 numbers     outer, length and inner of the grid, rows and elements of a row of a tile at most,
             elements of a row of the sources that lie in rows, elements of one part of moments;
             then for each of those sources and each output that is not reduced: its strides
@@ -23,7 +23,14 @@ from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.native.blocks import Body, register
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.elements import elements_of, evaluated
-from lazyflow.array.kernels.native.llvm_merging import flush, mergers, new_levels, next_row, push
+from lazyflow.array.kernels.native.llvm_merging import (
+    flush,
+    merge_rows,
+    mergers,
+    new_levels,
+    next_row,
+    push,
+)
 from lazyflow.array.kernels.native.llvm_reductions import (
     Tile,
     TileRows,
@@ -104,6 +111,8 @@ class Writer(Text):
         names += [f"output{at}" for at in range(len(spec.outputs))] + ["scratch"]
         names += [f"params{at}" for at, _ in _draws(spec)]
         names += [f"ring{at}" for at, *_ in spec.merged]
+        if not spec.in_columns:
+            names += [f"merged{at}" for at, *_ in spec.merged]
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
@@ -227,22 +236,24 @@ class Writer(Text):
             rows = {n: self._rows(at, n) for n in elements.lying}
             tile = Tile(at, kind, masked, elements, rows, slot)
             if self.spec.in_columns:
-                next_row(b, at, kind, tile.dtype)
+                next_row(b, at, "%inner", kind, tile.dtype)
             (in_columns if self.spec.in_columns else in_rows)(self, tile)
         if not self.spec.in_columns:
             self._set("slot", b.let(f"add i64 {slot}, %rows"))
         self._count_on("left", "%cols", "%inner", "tile", "inner.over")
         self.label("inner.over")
-        for at, *_ in self.spec.merged:
-            push(b, at)
+        for at, *_ in self.spec.merged if self.spec.in_columns else ():
+            push(b, at, "%inner")
         self._count_on("top", "%high", "%length", "tile", "length.over")
         self.label("length.over")
-        for at, _, _ in self.spec.merged:
+        for at, *_ in self.spec.merged if self.spec.in_columns else ():
             dtype = self.spec.dtypes[self.spec.outputs[at][0]]
             before = b.let(f"mul i64 {self._get('in_outer')}, %inner")
-            flush(b, at, self.element(b, f"%output{at}", before, dtype))
+            flush(b, at, "%inner", self.element(b, f"%output{at}", before, dtype), "%part")
         self._count_on("in_outer", "1", "%outer", "tile", "finish")
         self.label("finish")
+        for at, *_ in self.spec.merged if not self.spec.in_columns else ():
+            merge_rows(self, at)
         b.do("%flags = call i32 %test(i32 61)")
         b.do("ret i32 %flags")
 

@@ -1,9 +1,10 @@
-"""The results of blocks of columns, merged by the tree of order.py while a kernel goes on.
+"""The results of blocks, merged by the tree of order.py while a kernel goes on.
 
 Sixteen rows of a level are merged into one of the next as soon as they are there, so that few are
 in memory at once: they lie in a ring, sixteen of each level, the parts of a row one after the
 other. `levels` counts the rows of each level; its last element is the highest level that has any.
-What is left is merged when the last block of columns is done.
+What is left is merged when the last block of columns is done. Moments of rows are merged likewise,
+as of one column, when all their blocks are done.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lazyflow.array.kernels.native.llvm_reductions import merged, start, store_m
 from lazyflow.array.kernels.native.llvm_text import F8, Text
 from lazyflow.array.kernels.native.operations import emit
 from lazyflow.array.kernels.native.staging import KernelSpec
-from lazyflow.array.kernels.order import GROUP
+from lazyflow.array.kernels.order import GROUP, PIECE
 
 DType = np.dtype[Any]
 Each = Callable[[str], str]  # writes what is summed of a row
@@ -42,21 +43,46 @@ def new_levels(b: Body, at: int) -> None:
     b.do(f"store [{_LEVELS} x i64] zeroinitializer, ptr %levels{at}")
 
 
-def next_row(b: Body, at: int, kind: str, dtype: DType) -> None:
+def next_row(b: Body, at: int, cols: str, kind: str, dtype: DType) -> None:
     """Name the row for the results of a block: `partial` and the number of the output."""
     count = b.let(f"load i64, ptr %levels{at}")
-    away = b.let(f"mul i64 {count}, {b.let(f'mul i64 %inner, {_bytes(kind, dtype)}')}")
+    away = b.let(f"mul i64 {count}, {b.let(f'mul i64 {cols}, {_bytes(kind, dtype)}')}")
     b.do(f"%partial{at} = getelementptr i8, ptr %ring{at}, i64 {away}")
 
 
-def push(b: Body, at: int) -> None:
+def push(b: Body, at: int, cols: str) -> None:
     """Count a row that is complete; merge full levels."""
-    b.do(f"call void @push{at}(ptr %ring{at}, ptr %levels{at}, i64 %inner)")
+    b.do(f"call void @push{at}(ptr %ring{at}, ptr %levels{at}, i64 {cols})")
 
 
-def flush(b: Body, at: int, into: str) -> None:
-    """Merge what is left into a row of an output."""
-    b.do(f"call void @flush{at}(ptr %ring{at}, ptr %levels{at}, i64 %inner, ptr {into}, i64 %part)")
+def flush(b: Body, at: int, cols: str, into: str, part: str) -> None:
+    """Merge what is left into a row of a result, whose parts are `part` elements from each other.
+    """
+    given = f"ptr %ring{at}, ptr %levels{at}, i64 {cols}, ptr {into}, i64 {part}"
+    b.do(f"call void @flush{at}({given})")
+
+
+def merge_rows(text: Text, at: int) -> None:
+    """Write the merging of the moments of rows, when all their blocks are done."""
+    one = text.body
+    blocks = one.let(f"udiv i64 {one.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
+
+    def row(b: Body, number: str) -> None:
+        first = b.let(f"mul i64 {number}, {blocks}")
+
+        def block(b: Body, index: str) -> None:
+            slot = b.let(f"add i64 {first}, {index}")
+            next_row(b, at, "1", "moments", F8)
+            for part in range(_PARTS["moments"]):
+                place = b.let(f"add i64 {b.let(f'mul i64 %part, {part}')}, {slot}")
+                value = text.load(b, text.element(b, f"%output{at}", place, F8), F8)
+                text.store(b, value, text.element(b, f"%partial{at}", str(part), F8), F8)
+            push(b, at, "1")
+
+        text.each(f"blocks{at}", blocks, block)
+        flush(b, at, "1", text.element(b, f"%merged{at}", number, F8), "%length")
+
+    text.each(f"merging{at}", "%length", row)
 
 
 # -- functions --------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ class KernelSpec(NamedTuple):
 
     @property
     def merged(self) -> list[tuple[int, str, bool]]:
-        """Those whose blocks the kernel merges: of columns."""
-        return self.reduced if self.in_columns else []
+        """Those whose blocks the kernel merges: all of columns, of rows moments."""
+        return [each for each in self.reduced if self.in_columns or each[1] == "moments"]
 
 
 def make_spec(
