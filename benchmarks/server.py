@@ -39,7 +39,7 @@ from benchmarks.footprint import (
     mark_children,
 )
 from benchmarks.memory import resident_bytes
-from benchmarks.soak import Killer, at_rest
+from benchmarks.soak import CRASH_RETRIES, Killer, at_rest
 
 SCHEDULERS = ("sync", "threads", "processes", "distributed")
 DRIFT = 24e6  # bytes that this process may have grown: its allocator, not what it holds
@@ -363,7 +363,9 @@ class Server:
             scheduler = random.choice(SCHEDULERS[:3])
             trouble = ""
             try:
-                with lazyflow.config.set(scheduler=scheduler, num_workers=2):
+                with lazyflow.config.set(
+                    scheduler=scheduler, num_workers=2, crash_retries=CRASH_RETRIES
+                ):
                     KINDS[name].ours(random.randrange(100))
             except lazyflow.WorkerDied as died:
                 if name != "actor":  # whose process may be the one that was killed
