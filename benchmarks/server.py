@@ -294,7 +294,6 @@ class Found:
 
     requests: Counter[str] = field(default_factory=Counter)
     trouble: list[str] = field(default_factory=list)
-    killed: int = 0
 
 
 class Look(NamedTuple):

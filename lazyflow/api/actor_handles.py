@@ -16,6 +16,7 @@ from lazyflow.api.runs import start_background
 from lazyflow.api.works import watching
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.graph.building import new_leaf, new_task
+from lazyflow.graph.options import Options
 from lazyflow.graph.passes import make_plan
 from lazyflow.graph.task import HELD, Place, Task
 from lazyflow.schedulers.actors.calls import (
@@ -241,11 +242,14 @@ class OwnCore(ActorCore):
         return self.label, is_concurrent, self.described, self.scheduler.name
 
     def call_lent(
-        self, method: str, args: list[Any], kwargs: dict[str, Any], place: Place
+        self, method: str, args: list[Any], kwargs: dict[str, Any], place: Place,
+        hide: tuple[str, ...] | bool,
     ) -> CallFuture:
         """Have a method called for another process, whose line at `place` has asked for it."""
         call = self.call_of(self.described.method(method), tuple(args), kwargs, 1)
         call.task._code = place
+        if hide:
+            call.task._options = Options(hide=hide)
         self._queue(call)
         return call.future
 

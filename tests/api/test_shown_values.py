@@ -86,6 +86,22 @@ class TestNotes:
             "Account.login(user='bob', password=<hidden>)",
         ]
 
+    @pytest.mark.parametrize("owner", ["threads", "processes"])
+    def test_of_actors_that_another_process_has_made(self, owner):
+        account = actor(Account, scheduler=owner)()
+
+        def logs_in(handle, way):
+            secret = delayed(SECRET, hide=True) if way == "hidden" else SECRET
+            with annotate(hide="password") if way == "named" else annotate():
+                return note_of(handle.login("bob", password=secret).result)
+
+        with config.set(scheduler="processes"):
+            ways = [delayed(logs_in)(account, way) for way in ("named", "hidden", "shown")]
+            named, hidden, shown = compute(*ways)
+        assert named == "Account.login(<hidden>, password=<hidden>)"
+        assert hidden == named
+        assert SECRET in shown
+
     def test_the_result_of_a_hidden_task(self, scheduler):
         token = delayed(str.upper, hide=True)(SECRET)
         assert note_of(delayed(login)("bob", token).compute) == "login('bob', <hidden>)"

@@ -84,6 +84,7 @@ def start(b: Body, kind: str, dtype: DType) -> str:
 
 
 def merged(b: Body, kind: str, dtype: DType, one: str, other: str) -> str:
+    """Return what a kind of reduction makes of two values; of two zeros an extreme tells apart."""
     if kind in _OF_NUMBERS:
         found = of_numbers(b, _OF_NUMBERS[kind], dtype, [one, other])
     else:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from lazyflow.departures import LastCall
 from lazyflow.errors import WorkerDied
-from lazyflow.graph.task import place
+from lazyflow.graph.task import Task, place
 from lazyflow.schedulers.actors.calls import ActorCall
 from lazyflow.schedulers.actors.handles import connection as wire
 from lazyflow.schedulers.actors.ports import bring_in_thread
@@ -191,8 +191,15 @@ class _Outgoing:
         given = [counted(each) for each in self.values]
         call = self.call
         return (
-            self.number, call.method, place(call.task), self.flags, self.binding, arguments, given,
+            self.number, call.method, place(call.task), _hidden(call.task), self.flags,
+            self.binding, arguments, given,
         ), buffers
+
+
+def _hidden(task: Task) -> tuple[str, ...] | bool:
+    """Return the parameters whose arguments the owner's notes hide; True: all of them."""
+    hide = task._options.hide
+    return hide or any(each._options.hide is True for each in task._inputs)
 
 
 def _packed(value: Any) -> wire.Packed:

@@ -30,7 +30,8 @@ _PATIENCE = 10.0  # seconds for the proof
 HOLD = 0  # number of the request, and of the actor: it has a handle now. Answered: does it live
 RELEASE = 1  # number of the actor: it has no handle any more
 PIN = 2  # number of the request, and of the actor: keep it for good. Answered as HOLD is
-CALL = 3  # number of the request, number of the actor, method, place, flags, binding, stream
+CALL = 3  # number of the request, number of the actor, method, place, what is hidden,
+#         flags, binding, stream
 CANCEL = 4  # number of the request: nobody wants its answer
 FIND = 5  # number of the request, and a name: answered by None, or by what a handle is made of
 #         and then the actor is held, as by HOLD

@@ -35,9 +35,13 @@ class Lent(Protocol):
     number: int
 
     def call_lent(
-        self, method: str, args: list[Any], kwargs: dict[str, Any], place: Place
+        self, method: str, args: list[Any], kwargs: dict[str, Any], place: Place,
+        hide: tuple[str, ...] | bool,
     ) -> TaskFuture:
-        """Have a method called for a borrower, whose call was made at `place`. Never sleeps."""
+        """Have a method called for a borrower, whose call was made at `place`. Never sleeps.
+
+        `hide` is what its notes do not show, as in `Options`.
+        """
 
     def described_handle(self) -> tuple[Any, ...]:
         """Return what a handle in another process is made of, beside address and number."""
@@ -250,10 +254,10 @@ class _BorrowerLink:
         self._answers.put((n, actor is not None))
 
     def _call(self, n: int, details: tuple[Any, ...], buffers: list[bytearray]) -> None:
-        number, method, place, *packed = details
+        number, method, place, hide, *packed = details
         try:
             args, kwargs = _filled(packed, buffers)
-            future = self._actors[number].call_lent(method, args, kwargs, place)
+            future = self._actors[number].call_lent(method, args, kwargs, place, hide)
         except Exception as error:
             future = CallFuture(method, None)
             future.set_error(error)
