@@ -96,6 +96,22 @@ def identity(kind: str, dtype: np.dtype[Any]) -> Any:
     return dtype.type(limits.max if kind == "min" else limits.min)
 
 
+#: Ufuncs whose scans have a neutral element, and its reductions.
+_SCANS = {KINDS[kind]: kind for kind in ("sum", "prod", "min", "max", "fmin", "fmax")}
+
+
+def neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
+    """Return what a ufunc combines with any value to that value, the sign of zeros kept, or None.
+
+    >>> neutral(np.add, np.dtype("f8")), neutral(np.hypot, np.dtype("f8"))
+    (np.float64(-0.0), None)
+    """
+    if ufunc not in _SCANS or dtype.kind not in "biuf":
+        return None
+    found = identity(_SCANS[ufunc], dtype)
+    return -found if dtype.kind == "f" and not found else found
+
+
 def in_blocks(form: Form, values: Any) -> Iterator[tuple[slice, Any]]:
     """Yield contiguous values as (outer, blocks, elements, inner): full blocks, then the last.
 

@@ -12,14 +12,15 @@ from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, ne
 from lazyflow.array.kernels.native.blocks import HALF
 from lazyflow.array.kernels.native.operations import is_inline
 from lazyflow.array.kernels.order import Form, in_order, rounds
-from lazyflow.array.kernels.program import CAST, WHERE, TileFunction
+from lazyflow.array.kernels.program import CAST, WHERE, ScanOperation, TileFunction
 
 WHOLE = 1 << 14  # elements up to which kernels gain nothing
 
 #: How the elements of a source lie along a run: one value for all of it; contiguous, in the shape
 #: of the whole; or in rows, which may be anywhere: of neighbours, of one value, of any stride. A
-#: source that is drawn has rows of places; the name of its formula follows.
-CONSTANT, FLAT, UNIT, SAME, ANY, DRAWN = "cfusad"
+#: source that is drawn has rows of places; the name of its formula follows. The carry of a scan has
+#: one value for each of its lines.
+CONSTANT, FLAT, UNIT, SAME, ANY, DRAWN, LINES = "cfusadl"
 
 Shape = tuple[int, ...]
 
@@ -33,6 +34,8 @@ class BlockPass(NamedTuple):
         Values that are read and that no step of the pass gives.
     spread
         Those of the sources that an output copies, so that they are needed in full.
+    scans
+        Those of the steps that are scans.
     """
 
     form: Form | None
@@ -40,6 +43,7 @@ class BlockPass(NamedTuple):
     sources: tuple[int, ...]
     spread: frozenset[int]
     steps: tuple[LoweredStep, ...]
+    scans: tuple[LoweredStep, ...]
 
 
 class WholeStep(NamedTuple):
@@ -143,12 +147,14 @@ def name_of(op: Any) -> str:
     """Return the name of an operation in NumPy's warnings."""
     if op is CAST:
         return "cast"
+    if isinstance(op, ScanOperation):
+        return "accumulate"
     return op.name if isinstance(op, TileFunction) else str(op.__name__)
 
 
 def form_of(shape: Shape, reduction: Any) -> Form | None:
     """Return the form of a reduction's first round; None for a value that is not reduced."""
-    if reduction is None:
+    if reduction is None or reduction.kind == "last":
         return None
     return rounds(shape, reduction.axes)[0]
 
@@ -173,7 +179,10 @@ def make_plan(lowered: Lowered, shapes: Sequence[Shape], drawn: bool = False) ->
         for form, positions in _outputs_by_form(lowered, shape).items()
     )
     first = _whole_steps(lowered, own, before, {})
-    exact = all(is_inline(step.op, step.loop) for step in lowered.steps)
+    exact = all(
+        is_inline(step.op, step.loop) or isinstance(step.op, ScanOperation)
+        for step in lowered.steps
+    )
     aliased = _aliased(lowered)
     return BlockPlan(lowered, shape, size, own, why, exact, aliased, whole, first, passes)
 
@@ -193,8 +202,11 @@ def _why_whole(lowered: Lowered, size: int, shapes: Sequence[Shape], drawn: bool
 
 
 def _is_slow(step: LoweredStep) -> bool:
-    """Return whether NumPy's function alone is slow: it jumps, or converts halves one by one."""
-    return step.op is WHERE or (HALF in step.loop and is_inline(step.op, step.loop))
+    """Return whether NumPy's function alone is slow: it jumps, or goes through elements one by one.
+    """
+    if step.op is WHERE or isinstance(step.op, ScanOperation):
+        return True
+    return HALF in step.loop and is_inline(step.op, step.loop)
 
 
 def _outputs_by_form(lowered: Lowered, shape: Shape) -> dict[Form | None, list[int]]:
@@ -217,8 +229,24 @@ def _pass(
     read = set(ends)
     steps = needed(inside, read)
     given = {n for step in steps for n in step.results}
-    spread = frozenset(ends - given)
-    return BlockPass(form, tuple(positions), tuple(sorted(read - given)), spread, tuple(steps))
+    spread, scans = frozenset(ends - given), tuple(scans_of(steps))
+    sources = tuple(sorted(read - given))
+    return BlockPass(form, tuple(positions), sources, spread, tuple(steps), scans)
+
+
+def scans_of(steps: Sequence[LoweredStep]) -> list[LoweredStep]:
+    """Return those of some steps that are scans."""
+    return [step for step in steps if isinstance(step.op, ScanOperation)]
+
+
+def carries_of(steps: Sequence[LoweredStep]) -> dict[int, int]:
+    """Return the numbers of the carries of scans, and the axes of these."""
+    return {step.operands[1]: step.op.axis for step in scans_of(steps) if step.operands[1:]}
+
+
+def lines_of(shape: Shape, axis: int) -> Shape:
+    """Return the shape that has one element for each line along an axis."""
+    return tuple([1 if at == axis else n for at, n in enumerate(shape, -len(shape))])
 
 
 def source_layout(plan: BlockPlan, some: BlockPass, number: int, value: Any) -> str:

@@ -59,11 +59,29 @@ class TileFunction(NamedTuple):
         return str(getattr(self.func, "__name__", self.func))
 
 
+class ScanOperation(NamedTuple):
+    """``ufunc.accumulate`` along an axis, counted from the last one.
+
+    Its operands are the values, of the full shape, and perhaps the carry, of length 1 along the
+    axis: what is before the block, which all results are combined with, ``ufunc(carry, result)``.
+    """
+
+    ufunc: np.ufunc
+    axis: int
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        if self.ufunc in (np.add, np.multiply):
+            return "cumsum" if self.ufunc is np.add else "cumprod"
+        return f"{self.ufunc.__name__}.accumulate"
+
+
 class Step(NamedTuple):
     """One operation.
 
     op
-        A ufunc, WHERE, CAST or a TileFunction.
+        A ufunc, WHERE, CAST, a TileFunction or a ScanOperation.
     operands
         Numbers of values.
     loop
@@ -89,8 +107,9 @@ class Reduction(NamedTuple):
 
     kind
         "sum", "prod", "min", "max", "any", "all"; of floats "fmin" and "fmax", which leave NaN
-        out; or "moments": the result has a new first axis of length 3: the count, the mean, and
-        the sum of squared distances to the mean.
+        out; "moments": the result has a new first axis of length 3: the count, the mean, and
+        the sum of squared distances to the mean; or "last": the last results of a scan along the
+        axis.
     axes
         Axes of the program's shape, sorted.
     dtype

@@ -15,8 +15,8 @@ from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.draws.block import made
 from lazyflow.array.kernels.lowering import LoweredStep
 from lazyflow.array.kernels.order import contiguous, reduce_whole
-from lazyflow.array.kernels.planning import BlockPlan, WholeStep, fits, make_plan
-from lazyflow.array.kernels.program import CAST, WHERE, TileFunction
+from lazyflow.array.kernels.planning import BlockPlan, WholeStep, fits, make_plan, scans_of
+from lazyflow.array.kernels.program import CAST, WHERE, ScanOperation, TileFunction
 from lazyflow.array.kernels.reports import FloatReports
 
 _PARTS = 64  # of a block, of which the first that raise a kernel's flags tell the names
@@ -29,10 +29,17 @@ def _perform(step: LoweredStep, operands: Sequence[Any]) -> Sequence[Any]:
         return (operands[0].astype(step.loop[1]),)
     if op is WHERE:
         return (np.where(*operands),)
+    if isinstance(op, ScanOperation):
+        return (_scanned(op, operands, step.loop[-1]),)
     if isinstance(op, TileFunction):
         return (_apply(op, operands).astype(step.loop[-1], copy=False),)
     found = op(*operands)
     return found if len(step.results) > 1 else (found,)
+
+
+def _scanned(op: ScanOperation, operands: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+    found = op.ufunc.accumulate(operands[0], axis=op.axis, dtype=dtype)
+    return op.ufunc(operands[1], found, out=found) if operands[1:] else found
 
 
 def _apply(op: TileFunction, operands: Sequence[Any]) -> Any:
@@ -86,7 +93,8 @@ def find_reports(
     arrays = list(map(made, blocks))
     axis = int(np.argmax(plan.shape)) - len(plan.shape)
     length, part = plan.shape[axis], plan
-    for low in range(0, length, step := max(1, length // _PARTS)):
+    parts = 1 if scans_of(plan.lowered.steps) else _PARTS
+    for low in range(0, length, step := max(1, length // parts)):
         where = (..., slice(low, low + step), *[slice(None)] * ~axis)
         some = [x[where] if x.ndim >= -axis and x.shape[axis] > 1 else x for x in arrays]
         shapes = tuple([x.shape for x in some])
@@ -156,6 +164,9 @@ def _whole_result(
             return value.copy()
         out = outs.get(output.value)
         return out if out is value else np.asarray(value, order="C")
+    if output.reduction.kind == "last":
+        (axis,) = output.reduction.axes
+        return contiguous(value.take([-1], axis))
     if output.reduction.kind != "moments":
         return np.asarray(reduce_whole(output.reduction, value, one_zero=not plan.why_whole))
     mask = None if output.mask is None else np.broadcast_to(values[output.mask], plan.shape)

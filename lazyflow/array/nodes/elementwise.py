@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.kernels.program import CAST, WHERE, Program, Step, TileFunction
+from lazyflow.array.kernels.program import CAST, WHERE, Program, ScanOperation, Step, TileFunction
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.compiled import ufunc_for
 from lazyflow.array.nodes.expr import Expr, Recipe
@@ -16,6 +16,8 @@ from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import Const
 
 Loop = tuple[np.dtype[Any], ...]
+
+_NAMED = TileFunction | ScanOperation
 
 
 class Elementwise(Expr):
@@ -37,7 +39,7 @@ class Elementwise(Expr):
 
     @property
     def name(self) -> str:
-        return str(self.op.name if isinstance(self.op, TileFunction) else self.op.__name__)
+        return str(self.op.name if isinstance(self.op, _NAMED) else self.op.__name__)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return Elementwise(inputs, self.op, self.loop, self.result, fit=True)

@@ -1,17 +1,35 @@
 """Scans: each element is combined by a ufunc with all elements before it along an axis.
 
-Each block is scanned by itself. What is before a block, its carry, is made of the last elements
-of the blocks before it, so that only these small pieces wait for each other.
+Each block is scanned by itself. What is before a block, its carry, is made of the ends of the
+blocks before it, the last elements of their scans, so that only these small pieces wait for each
+other::
+
+    node          Scan        what users have made, until it is expanded
+    ends          BlockEnds   a scan of each block, of which the last elements are kept
+    carries       Carries     the ends, combined up to each block
+    result        Scanned     a scan of each block, each element combined with the carry
+
+Blocks are read twice, so that scans are fused with what is before and after them. Of ufuncs and
+dtypes that have no neutral element, for the carry of the first blocks, the scans of blocks are kept
+between (`Joined`). The result never falls where a sum of positive elements can't: a block goes on
+with the very bits that the one before it ends with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
+from lazyflow.array.chunks import Chunks
+from lazyflow.array.kernels.order import neutral
+from lazyflow.array.kernels.program import Reduction, ScanOperation
+from lazyflow.array.nodes.elementwise import Elementwise
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, rebuilt, same
+from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.reduce import Reduce
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named, writes_out
 from lazyflow.array.nodes.views import seen
@@ -19,7 +37,7 @@ from lazyflow.graph.task import Task
 
 
 class Scan(Expr):
-    """``ufunc.accumulate`` along an axis, of an associative ufunc.
+    """``ufunc.accumulate`` along an axis, of an associative ufunc, before it is expanded.
 
     parallel
         Carries are made as a tree instead of one after the other.
@@ -38,9 +56,10 @@ class Scan(Expr):
 
     @property
     def name(self) -> str:
-        if self.ufunc in (np.add, np.multiply):
-            return "cumsum" if self.ufunc is np.add else "cumprod"
-        return f"{self.ufunc.__name__}.accumulate"
+        return ScanOperation(self.ufunc, self.axis).name
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        raise TypeError(f"{self.name} has no blocks of its own: it is expanded first")
 
     def through(self, selection: Selection) -> Recipe | None:
         slices = selection.slices()
@@ -50,72 +69,127 @@ class Scan(Expr):
         rest: Any = (*left[:axis], selection.picks[axis], *left[axis + 1:])
         return seen([(self.inputs[0], inner)], self.with_inputs, Selection(rest, selection.axes))
 
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        alone = self._alone(low, index)
-        at = index[self.axis]
-        if at == 0:
+    def expanded(self) -> Expr:
+        """Return the nodes that compute it."""
+        (x,), ufunc, axis = self.inputs, self.ufunc, self.axis
+        if neutral(ufunc, self.dtype) is None:
+            func = named(self.name, scan_block, ufunc, axis, self.dtype)
+            alone: Expr = PerBlock((x,), func, self.dtype, x.chunks)
+            end = named("end", last_along, axis)
+            ends: Expr = PerBlock((alone,), end, self.dtype, ends_of(x.chunks, axis))
+            return Joined((alone, Carries((ends,), ufunc, axis, self.parallel)), ufunc, axis)
+        operation = ScanOperation(ufunc, axis - self.ndim)
+        alone = Scanned((x,), operation, self.dtype)
+        if self.numblocks[axis] == 1:
             return alone
-        carries = low.shared(self, ("carries", self._other_axes(index)), list)
-        if self.parallel:
-            if not carries:
-                carries.extend(self._prefixes(low, index))
-        else:
-            for i in range(len(carries), at):
-                carries.append(self._carry(low, carries, self._in_line(index, i)))
-        return self._joined(low, carries[at - 1], alone)
+        carries = Carries((BlockEnds((alone,), axis),), ufunc, axis, self.parallel)
+        return Scanned((x, carries), operation, self.dtype)
 
-    def _other_axes(self, index: Index) -> Index:
-        return (*index[: self.axis], *index[self.axis + 1:])
 
-    def _in_line(self, index: Index, at: int) -> Index:
-        return (*index[: self.axis], at, *index[self.axis + 1:])
+class Scanned(Elementwise):
+    """The scan of each block, combined with its carry if that is an input, too.
 
-    def _alone(self, low: MakesTasks, index: Index) -> Task:
-        """Return the task that scans a block by itself."""
+    It is fused as operations on elements are, and has the chunks of the values.
+    """
 
-        def make() -> Task:
-            details = self.name, scan_block, self.ufunc, self.axis, self.dtype
-            func = low.shared(self, "scan", named, *details)
-            return low.task(func, (low.block(self.inputs[0], index),), self)
+    __slots__ = ()
 
-        found: Task = low.shared(self, ("alone", index), make)
+    def __init__(
+        self, inputs: tuple[Expr, ...], op: ScanOperation, dtype: np.dtype[Any]
+    ) -> None:
+        Expr.__init__(self, inputs, dtype, inputs[0].chunks)
+        self.op = op
+        self.loop = (dtype,) * (len(inputs) + 1)
+        self.result = 0
+
+
+class BlockEnds(Reduce):
+    """The last elements of the scan of each block."""
+
+    __slots__ = ()
+
+    def __init__(self, inputs: tuple[Expr, ...], axis: int) -> None:
+        dtype = inputs[0].dtype
+        Expr.__init__(self, inputs, dtype, ends_of(inputs[0].chunks, axis))
+        self.reduction = Reduction("last", (axis,), dtype)
+        self.finish = None
+
+
+class Carries(Expr):
+    """For each block what is before it: the blocks' ends combined, of length 1 along the axis."""
+
+    __slots__ = ("axis", "parallel", "ufunc")
+
+    def __init__(
+        self, inputs: tuple[Expr, ...], ufunc: np.ufunc, axis: int, parallel: bool
+    ) -> None:
+        super().__init__(inputs, inputs[0].dtype, inputs[0].chunks)
+        self.ufunc = ufunc
+        self.axis = axis
+        self.parallel = parallel
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        at, axis = index[self.axis], self.axis
+        if at == 0:
+            none = np.full((1,) * self.ndim, neutral(self.ufunc, self.dtype), self.dtype)
+            return low.value(none)
+        line = [
+            (*index[:axis], i, *index[axis + 1:]) for i in range(self.numblocks[axis] - 1)
+        ]
+        carries = low.shared(self, ("carries", line[0]), list)
+        if self.parallel and not carries:
+            carries.extend(self._prefixes(low, line))
+        for each in line[len(carries):at]:
+            end = low.block(self.inputs[0], each)
+            carries.append(self._combined(low, carries[-1], end) if carries else end)
+        found: Task = carries[at - 1]
         return found
 
-    def _end(self, low: MakesTasks, index: Index) -> Task:
-        func = low.shared(self, "end", named, "end", last_along, self.axis)
-        return low.task(func, (self._alone(low, index),), self)
-
-    def _carry(self, low: MakesTasks, before: list[Task], index: Index) -> Task:
-        """Return the carry after a block, with those before it: of one task, not of two."""
-        if not before:
-            return self._end(low, index)
-        details = "carry", end_with_carry, self.ufunc, self.axis, self.dtype
-        func = low.shared(self, "carry", named, *details)
-        return low.task(func, (before[-1], self._alone(low, index)), self)
-
-    def _joined(self, low: MakesTasks, before: Task, after: Task) -> Task:
-        func = low.shared(self, "join", named, self.name, with_carry, self.ufunc, self.dtype)
+    def _combined(self, low: MakesTasks, before: Task, after: Task) -> Task:
+        func = low.shared(self, "carry", named, "carry", with_carry, self.ufunc, self.dtype)
         return low.task(func, (before, after), self)
 
-    def _prefixes(self, low: MakesTasks, index: Index) -> list[Task]:
+    def _prefixes(self, low: MakesTasks, line: Sequence[Index]) -> list[Task]:
         """Return all carries: sums of pairs first, then what lies between them."""
-        ends = [
-            self._end(low, self._in_line(index, i)) for i in range(self.numblocks[self.axis] - 1)
-        ]
-        levels = [ends]
+        levels = [[low.block(self.inputs[0], each) for each in line]]
         while len(levels[-1]) > 1:
             level = levels[-1]
             levels.append([
-                self._joined(low, level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)
+                self._combined(low, level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)
             ])
         found: list[Task] = levels.pop()
         for level in reversed(levels):
             pairs = found
             found = [level[0]]
             for i in range(1, len(level)):
-                half = pairs[i // 2] if i % 2 else self._joined(low, pairs[i // 2 - 1], level[i])
-                found.append(half)
+                pair = pairs[(i - 1) // 2]
+                found.append(pair if i % 2 else self._combined(low, pair, level[i]))
         return found
+
+
+class Joined(Expr):
+    """The scans of blocks, which are kept, combined with their carries."""
+
+    __slots__ = ("axis", "ufunc")
+
+    def __init__(self, inputs: tuple[Expr, ...], ufunc: np.ufunc, axis: int) -> None:
+        alone = inputs[0]
+        super().__init__(inputs, alone.dtype, alone.chunks)
+        self.ufunc = ufunc
+        self.axis = axis
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        alone, carries = self.inputs
+        block = low.block(alone, index)
+        if index[self.axis] == 0:
+            return block
+        func = low.shared(self, "join", named, self.name, with_carry, self.ufunc, self.dtype)
+        return low.task(func, (low.block(carries, index), block), self)
+
+
+def ends_of(chunks: Chunks, axis: int) -> Chunks:
+    """Return the chunks of the ends of blocks: of length 1 along an axis."""
+    return (*chunks[:axis], (1,) * len(chunks[axis]), *chunks[axis + 1:])
 
 
 @writes_out
@@ -141,13 +215,6 @@ def with_carry(
     return ufunc(before, after, out=out).astype(dtype, copy=False)
 
 
-def end_with_carry(
-    ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], before: Any, block: Any
-) -> Any:
-    """Return the last element along an axis, combined with the carry of the blocks before."""
-    return with_carry(ufunc, dtype, before, last_along(axis, block))
-
-
 def scan(
     node: Expr, ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], parallel: bool = False
 ) -> Expr:
@@ -158,3 +225,13 @@ def scan(
         full = rechunk(node, (*node.chunks[:axis], whole, *node.chunks[axis + 1:]))
         return rechunk(Scan((full,), ufunc, axis, dtype, parallel), node.chunks)
     return Scan((node,), ufunc, axis, dtype, parallel)
+
+
+def expand_scans(wanted: Sequence[Expr]) -> Sequence[Expr]:
+    """Return equals of some nodes without a `Scan`."""
+
+    def changed(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
+        made = same(node, inputs)
+        return made.expanded() if isinstance(made, Scan) else made
+
+    return rebuilt(wanted, changed)

@@ -13,6 +13,7 @@ from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import MergePartials, Reduce, Reduced
+from lazyflow.array.nodes.scan import BlockEnds, Scan, Scanned, ends_of, expand_scans
 from lazyflow.array.nodes.sources import Const, Made, MadeOnce
 from lazyflow.array.nodes.views import View, with_axes
 from lazyflow.array.passes.group_program import GroupProgram
@@ -50,7 +51,7 @@ def fuse(wanted: Sequence[Expr], keep: bool = True, enabled: bool = True) -> lis
 
 def explain_groups(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
     """Say how many operations run in how many groups."""
-    count = sum(isinstance(node, Elementwise | Reduce) for node in below(before))
+    count = sum(isinstance(node, Elementwise | Reduce | Scan) for node in below(before))
     groups = sum(isinstance(node, Fused) for node in below(after))
     if not count:
         return "there is nothing to fuse"
@@ -66,6 +67,8 @@ class _Fusion:
         self.wanted = wanted
         self.keep = keep
         self.enabled = enabled
+        if any(isinstance(node, Scan) for node in below(wanted)):
+            self.wanted = wanted = expand_scans(wanted)
         self.nodes = below(wanted)
         self.consumers: dict[Expr, list[Expr]] = {node: [] for node in self.nodes}
         for node in self.nodes:
@@ -78,7 +81,7 @@ class _Fusion:
         self.arranged = self._arranged()
         self._bundles: dict[Any, list[Reduce]] = {}
         for node in self.nodes:
-            if isinstance(node, Reduce):
+            if isinstance(node, Reduce) and not isinstance(node, BlockEnds):
                 self._bundles.setdefault(self._bundle_key(node), []).append(node)
 
     def result(self) -> list[Expr]:
@@ -88,6 +91,8 @@ class _Fusion:
             if isinstance(node, Elementwise):
                 if node in self.groups[node]:
                     self._add(node, self._fused(node))
+            elif isinstance(node, BlockEnds):
+                self._ends(node)
             elif isinstance(node, Reduce):
                 if node not in self.new:
                     self._reduced(self._bundles[self._bundle_key(node)])
@@ -140,7 +145,7 @@ class _Fusion:
 
     def _bundle_key(self, node: Reduce) -> Any:
         inner = node.inputs[0]
-        if not self.enabled:
+        if not self.enabled or isinstance(node, BlockEnds):
             return id(node)
         return inner.chunks, node.reduction.axes, self.levels[node], id(self.anchors[inner])
 
@@ -176,6 +181,7 @@ class _Fusion:
         """Return the roots of the groups that each elementwise node is computed in."""
         groups: dict[Expr, set[Any]] = {}
         wanted = set(self.wanted)
+        chunks: dict[Any, Any] = {}  # that groups are computed in
         self.why: dict[Expr, str] = {}
         for node in reversed(self.nodes):
             if not isinstance(node, Elementwise):
@@ -188,16 +194,21 @@ class _Fusion:
                 elif isinstance(user, Elementwise) and user.shape == node.shape:
                     found |= groups[user]
                 elif isinstance(user, Reduce):
-                    found.add(self._bundle_key(user))
+                    key = self._bundle_key(user)
+                    found.add(key)
+                    chunks[key] = user.inputs[0].chunks
                 elif isinstance(user, Elementwise):
                     why = f"{user.name} stretches it to a larger shape: computed once"
                 else:
                     why = f"{user.name} needs whole blocks of it"
             if not why and len(found) > 1 and not self._is_cheap(node):
                 why = f"{len(found)} groups use it, and it costs more than {CHEAP} quick steps"
+            if isinstance(node, Scanned) and any(chunks[key] != node.chunks for key in found):
+                why = "what uses it has other chunks"
             if why:
                 self.why[node] = why
                 found = {node}
+                chunks[node] = node.chunks
             groups[node] = found
         return groups
 
@@ -231,6 +242,19 @@ class _Fusion:
         made = steps.made(((value, None),), node.dtype, chunks, chunks, node.name, why)
         same_line(made, node)
         return with_axes(made, steps.axes)
+
+    def _ends(self, node: BlockEnds) -> None:
+        steps = GroupProgram(self.groups, self._bundle_key(node), self.new, node.inputs[0])
+        value = steps.of(node.inputs[0])
+        if self.enabled:
+            steps.turn()
+        axis = steps.axes[node.reduction.axes[0]]
+        output = value, node.reduction._replace(axes=(axis,))
+        chunks, why = ends_of(steps.chunks, axis), "only the ends of blocks are kept"
+        name = f"end of {node.inputs[0].name}"
+        made = steps.made((output,), node.dtype, chunks, steps.chunks, name, why)
+        same_line(made, node)
+        self._add(node, with_axes(made, steps.axes))
 
     def _reduced(self, bundle: list[Reduce]) -> None:
         inner = bundle[0].inputs[0]

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks, coalesced, in_c_order
-from lazyflow.array.kernels.program import Program, Step
+from lazyflow.array.kernels.program import Program, ScanOperation, Step
 from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, turned_back
 from lazyflow.array.nodes.rechunking import in_parts
 from lazyflow.array.nodes.reduce import Reduce
+from lazyflow.array.nodes.scan import Scanned, ends_of
 from lazyflow.array.nodes.sources import Const
 from lazyflow.array.nodes.views import View, with_axes
 
@@ -44,6 +45,7 @@ class GroupProgram:
         self.consts: list[np.ndarray[Any, Any]] = []
         self.inputs: list[Expr] = []
         self.steps: list[Any] = []
+        self.carries: dict[int, int] = {}  # inputs that are carries of scans, and their axes
         self._values: dict[Expr, tuple[str, int]] = {}
 
     def of(self, root: Expr) -> tuple[str, int]:
@@ -59,6 +61,8 @@ class GroupProgram:
                 stack.append((node, True))
                 stack.extend((x, False) for x in reversed(node.inputs))
             else:
+                if isinstance(node, Scanned) and node.inputs[1:]:
+                    self.carries[self._values[node.inputs[1]][1]] = node.op.axis + node.ndim
                 self._values[node] = ("step", len(self.steps))
                 self.steps.append((node, [self._values[x] for x in node.inputs]))
         return self._values[root]
@@ -115,8 +119,14 @@ class GroupProgram:
             and all(set(inner.chunks[axis]) == {1} for axis in reduction.axes)
         )
 
+    def has_scans(self) -> bool:
+        """Tell whether results depend on where blocks begin."""
+        return any(isinstance(node, Scanned) for node, _ in self.steps)
+
     def better_chunks(self) -> Chunks:
         """Return longer chunks where blocks are small and all inputs can be had in other chunks."""
+        if self.has_scans():
+            return self.chunks  # which the carries are made for
         better = coalesced(self.chunks)
         fit = all(x.free or x.chunks == operand_chunks(x, self.shape, better) for x in self.inputs)
         return better if fit else self.chunks
@@ -127,7 +137,7 @@ class GroupProgram:
         Blocks of 1,000 x 1,000, whose rows lie apart in the result, took 1.5 times as long.
         """
         better = self.better_chunks()
-        if None in self.shape or all(len(sizes) == 1 for sizes in better[1:]):
+        if None in self.shape or self.has_scans() or all(len(sizes) == 1 for sizes in better[1:]):
             return better
         shape: Any = self.shape
         small, one = prod(shape) // _SMALL, prod(map(max, better))
@@ -137,6 +147,13 @@ class GroupProgram:
         if any(x.size > small and not (x.free and x.memory_order == rows) for x in self.inputs):
             return better
         return in_c_order(shape, one)
+
+    def _turned(self, step: Step) -> Step:
+        """Return a step whose axis, if it has one, is the program's."""
+        if not isinstance(step.op, ScanOperation):
+            return step
+        axis = self.axes[step.op.axis] - len(self.axes)
+        return step._replace(op=step.op._replace(axis=axis))
 
     def made(
         self, outputs: tuple[Any, ...], dtype: np.dtype[Any], chunks: Chunks, grid: Chunks,
@@ -150,9 +167,13 @@ class GroupProgram:
         def number(value: tuple[str, int]) -> int:
             return offset[value[0]] + value[1]
 
-        inputs = tuple([in_parts(x, operand_chunks(x, self.shape, grid)) for x in self.inputs])
+        inputs = tuple([
+            in_parts(x, ends_of(grid, self.axes[self.carries[at]]) if at in self.carries
+                     else operand_chunks(x, self.shape, grid))
+            for at, x in enumerate(self.inputs)
+        ])
         steps: tuple[Step, ...] = tuple([
-            node.step(tuple(map(number, operands))) for node, operands in self.steps
+            self._turned(node.step(tuple(map(number, operands)))) for node, operands in self.steps
         ])
         wanted = tuple([
             (number(value), r._replace(mask=number(r.mask)) if r and r.mask else r)

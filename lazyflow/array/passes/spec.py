@@ -26,7 +26,7 @@ from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.nodes.reduce import Reduce, Reduced
 from lazyflow.array.nodes.reshaped import Reshape
-from lazyflow.array.nodes.scan import Scan
+from lazyflow.array.nodes.scan import Scan, Scanned
 from lazyflow.array.nodes.sources import InMemory, Tasks
 from lazyflow.array.nodes.tree import Tree
 from lazyflow.array.nodes.views import View
@@ -178,7 +178,8 @@ def _views(node: View) -> Iterator[str]:
 
 @_rule("operations on elements have chunks that fit all inputs", Elementwise)
 def _elementwise(node: Elementwise) -> Iterator[str]:
-    yield from _unequal(node.chunks, common_chunks(node.inputs, fit=True))
+    if not isinstance(node, Scanned):
+        yield from _unequal(node.chunks, common_chunks(node.inputs, fit=True))
     if len(node.loop) <= len(node.inputs) + node.result:
         yield f"its loop has {len(node.loop)} dtypes"
 
@@ -192,7 +193,7 @@ def _fused(node: Fused) -> Iterator[str]:
         skipped = node.ndim - x.ndim
         for axis, sizes in enumerate(x.chunks):
             own = node.chunks[axis + skipped]
-            is_reduced = axis + skipped in axes
+            is_reduced = axis + skipped in axes or set(sizes) == {1}  # as carries of scans are
             if not (_fit(sizes, own) or sizes == (1,) or (is_reduced and len(sizes) == len(own))):
                 yield f"axis {axis} of {x}"
 
@@ -237,7 +238,7 @@ def _contraction(node: Contraction) -> Iterator[str]:
                 yield f"axis {axis} of {x}"
 
 
-@_rule("these have the chunks of their input", Scan, Assigned)
+@_rule("these have the chunks of their input", Scan, Scanned, Assigned)
 def _same_chunks(node: Expr) -> Iterator[str]:
     yield from _unequal(node.chunks, node.inputs[0].chunks)
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lazyflow.array as la
+from lazyflow import config
 
 RNG = np.random.default_rng(7)
 
@@ -57,6 +58,52 @@ def test_scans_take_of_a_dtype_neither_unit_nor_order_of_bytes(dtype, wanted):
         contextlib.nullcontext()
     ):
         la.cumulative_sum(a, dtype=wanted)
+
+
+USES = {
+    "max": lambda xp, s, x: s.max(axis=0),
+    "both axes": lambda xp, s, x: (s * 2 + 1).sum(),
+    "moments": lambda xp, s, x: s.std(axis=1),
+    "two readers": lambda xp, s, x: s / s.max(),
+    "with what it reads": lambda xp, s, x: s - x,
+    "diff": lambda xp, s, x: xp.diff(s, axis=0),
+    "twice": lambda xp, s, x: s.cumsum(1).cumsum(0),
+    "of a sum": lambda xp, s, x: (s - s.mean(axis=0)).cumsum(0),
+    "kept and reduced": lambda xp, s, x: xp.concatenate([s, s.sum(axis=0, keepdims=True)]),
+    "turned": lambda xp, s, x: (s.T + x.T)[1:, ::-2],
+    "mean of a column": lambda xp, s, x: s[:, 1].mean(),
+}
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "maximum", "hypot"])
+def test_scans_are_fused_with_what_reads_them(name, use, kernels):
+    """Whatever the chunks, and those of the other operands, are; the array in either order."""
+    x = RNG.random((20, 9)) + 0.5
+
+    def scanned(xp, x, axis):
+        if name.startswith("cum"):
+            return getattr(xp, name)(x, axis=axis)
+        return getattr(np, name).accumulate(x, axis=axis)
+
+    with config.set(kernels=kernels if name != "hypot" else "auto"):
+        for order in "CF":
+            for chunks in (-1, (7, 9), (20, 4), 3):
+                a = la.from_array(np.asarray(x, order=order), chunks=chunks)
+                other = la.from_array(x, chunks=(11, 5))
+                for axis in (0, 1):
+                    wanted = USES[use](np, scanned(np, x * 2, axis), x)
+                    found = USES[use](la, scanned(la, a * 2, axis), other)
+                    size = np.abs(scanned(np, x * 2, axis)).sum()
+                    np.testing.assert_allclose(found.compute(), wanted, atol=1e-12 * size)
+
+
+def test_sums_of_what_is_not_negative_never_fall():
+    """Each block goes on with the bits that the one before it ends with."""
+    x = RNG.random(100_000)
+    for chunks in (-1, 99, 1000, 33_333):
+        assert (np.diff(la.cumsum(la.from_array(x, chunks=chunks)).compute()) >= 0).all()
 
 
 def test_scan_types():

@@ -22,7 +22,15 @@ from lazyflow.array.kernels import run as run_module
 from lazyflow.array.kernels.native import compiler, kernel_files, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.order import PIECE
-from lazyflow.array.kernels.program import CAST, WHERE, Program, Reduction, Step, TileFunction
+from lazyflow.array.kernels.program import (
+    CAST,
+    WHERE,
+    Program,
+    Reduction,
+    ScanOperation,
+    Step,
+    TileFunction,
+)
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.recent import Recent
 from lazyflow.testing.signals import Gate
@@ -42,7 +50,7 @@ def folder(tmp_path):
 REASONS = (
     "(astype from .* is done by NumPy|.* can't be called from a kernel"
     "|there are no kernels for values of dtype (complex128|complex64)"
-    "|float16 is reduced by NumPy)"
+    "|float16 is reduced by NumPy|the ends of blocks are taken by NumPy)"
 )
 
 
@@ -179,6 +187,47 @@ def test_calls_do_not_grow_with_the_block(reduce):
                 sys.setprofile(None)
         counts.append(len(calls))
     assert counts[1] <= counts[0] + 20
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_scans_of_any_lines_with_what_reads_them(data):
+    """Lines of any length, which end anywhere in tiles; with a carry, before and after steps."""
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 7, 40, 130]), min_size=1,
+                                     max_size=3)))
+    shape = (*shape[:-1], shape[-1] * data.draw(st.sampled_from([1, 9, 100])))
+    axis = data.draw(st.integers(-len(shape), -1))
+    ufunc = data.draw(st.sampled_from([np.add, np.multiply, np.maximum, np.minimum]))
+    dtype = data.draw(st.sampled_from([F8, F4, I8, U2]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    x = (rng.standard_normal(shape) * 3).astype(dtype)
+    x[rng.random(shape) < 0.05] = -0.0 if dtype.kind == "f" else 0
+    if dtype.kind == "f" and data.draw(st.booleans()):
+        x[rng.random(shape) < 0.001] = data.draw(st.sampled_from([np.nan, np.inf, 1e38]))
+    x = data.draw(st.sampled_from([x, np.asfortranarray(x), np.concatenate([x, x], -1)[..., ::2]]))
+    lines = [1 if at == axis else n for at, n in enumerate(x.shape, -x.ndim)]
+    carry = (rng.standard_normal(lines) * 3).astype(dtype)
+    steps = [Step(np.add, (0, 0), (dtype,) * 3)]
+    operands = data.draw(st.sampled_from([(0,), (2,), (0, 1), (2, 1)]))
+    steps.append(Step(ScanOperation(ufunc, axis), operands, (dtype,) * (len(operands) + 1)))
+    steps.append(Step(np.subtract, (3, 0), (dtype,) * 3))
+    axes = tuple(sorted(data.draw(st.sets(st.integers(0, x.ndim - 1)))))
+    wide = dtype if dtype.kind == "f" else I8
+    ends = Reduction("last", (axis + x.ndim,), dtype)  # which are those of the block alone
+    outputs = data.draw(st.lists(st.sampled_from([
+        (3, ends), (3, None), (4, None), (3, Reduction("sum", axes, wide)),
+        (3, Reduction("max", axes, dtype)), (4, Reduction("moments", axes, F8)),
+    ]), min_size=1, max_size=4, unique=True))
+    outputs.sort(key=lambda output: output[1] != ends)
+    program = Program((dtype, dtype), tuple(steps), tuple(outputs))
+    with np.errstate(all="ignore"):
+        by_numpy, by_kernel = both(program, [x, carry])
+    assert (by_kernel is None) == (1 in operands and outputs[0][1] == ends and x.size > 1)
+    for one, other, (_, how) in zip(by_numpy, by_kernel or by_numpy, outputs, strict=True):
+        if how is not None and how.kind == "max":
+            np.testing.assert_array_equal(other, one)  # zeros may have either sign
+        else:
+            same_values(other, one)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 15, 16, 17, 32, 255, 256, 257, 273, 4096, 4099])

@@ -13,9 +13,10 @@ from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.draws.block import DrawnBlock
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.layouts import SourceLayouts
+from lazyflow.array.kernels.native.llvm_scans import scan_numbers
 from lazyflow.array.kernels.native.llvm_text import LINE
-from lazyflow.array.kernels.order import GROUP, PIECE, Form, from_blocks
-from lazyflow.array.kernels.planning import BlockPass, BlockPlan
+from lazyflow.array.kernels.order import GROUP, PIECE, Form, from_blocks, kept_shape
+from lazyflow.array.kernels.planning import BlockPass, BlockPlan, lines_of
 
 _WIDE = 2048  # columns that are reduced at once where they lie
 _FLAGS = {1: "invalid", 4: "divide", 8: "over", 16: "under"}  # of x86
@@ -41,6 +42,7 @@ def call_kernel(
         How many values go through scratch memory.
     """
     results = [_new(plan, some, at, sources.outs.get(at)) for at in some.outputs]
+    states, lines = _lines(plan, some, results) if some.scans else ((), ())
     memory = np.empty(scratch * PIECE * 8 + LINE, np.uint8)
     whole_line = -(-memory.ctypes.data // LINE) * LINE
     drawn = [x.draw.params for x in sources.arrays if type(x) is DrawnBlock]
@@ -61,7 +63,7 @@ def call_kernel(
         part = form.outer * form.inner if in_columns else prod(form.partial)
         merged = [
             n for n, at in enumerate(some.outputs)
-            if _kind(plan, at) == "moments" or (in_columns and _kind(plan, at))
+            if _kind(plan, at) == "moments" or (in_columns and _kind(plan, at) not in ("", "last"))
         ]
         rings = [new_ring(form, plan, some.outputs[n]) for n in merged]
         partial = results  # kept while the kernel runs
@@ -71,11 +73,30 @@ def call_kernel(
                 results[n] = np.empty((3, form.outer, 1, 1), partial[n].dtype)
             rings += [results[n] for n in merged]
         pointers += tuple(map(_address, rings))
-    numbers = (*grid, sources.row, part, *sources.strides)
+    pointers += tuple(map(_address, states))
+    numbers = (*grid, sources.row, part, *sources.strides, *lines)
     flags = function(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
     )
     return results, flags
+
+
+def _lines(
+    plan: BlockPlan, some: BlockPass, results: Sequence[np.ndarray]
+) -> tuple[Sequence[np.ndarray], tuple[int, ...]]:
+    """Return the states of scans, where the ends are wanted these, and numbers of their lines."""
+    ends = {
+        plan.lowered.outputs[at].value: own for at, own in zip(some.outputs, results, strict=True)
+        if _kind(plan, at) == "last"
+    }
+    states: list[np.ndarray] = []
+    numbers: tuple[int, ...] = ()
+    for step in some.scans:
+        own = ends.get(step.results[0])
+        lines = lines_of(plan.shape, step.op.axis)
+        states.append(np.empty(lines, step.loop[0]) if own is None else own)
+        numbers += scan_numbers(plan.shape, step.op.axis)
+    return states, numbers
 
 
 def _kind(plan: BlockPlan, at: int) -> str:
@@ -113,6 +134,8 @@ def _new(plan: BlockPlan, some: BlockPass, at: int, out: Any) -> np.ndarray:
     """Return the array for what a kernel writes of an output."""
     value, reduction, mask = plan.lowered.outputs[at]
     dtype, form = plan.lowered.dtypes[value], some.form
+    if reduction is not None and reduction.kind == "last":
+        return np.empty(kept_shape(plan.shape, reduction.axes), dtype)
     if reduction is None or form is None:
         return np.empty(plan.shape, dtype) if out is None else out
     if form.inner > 1:  # merged by the kernel
@@ -127,6 +150,8 @@ def finish_output(plan: BlockPlan, at: int, written: np.ndarray) -> np.ndarray:
     """Return the result of an output from what a kernel has written of it."""
     reduction = plan.lowered.outputs[at].reduction
     if reduction is None:
+        return written
+    if reduction.kind == "last":
         return written
     if reduction.kind == "moments":
         return moments.finish_moments(plan.shape, reduction, written)

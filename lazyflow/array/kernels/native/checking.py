@@ -14,7 +14,18 @@ from lazyflow.array.kernels.lowering import Lowered, Output
 from lazyflow.array.kernels.native.calling import call_kernel, finish_output
 from lazyflow.array.kernels.native.layouts import source_layouts
 from lazyflow.array.kernels.native.staging import KernelSpec
-from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, make_plan
+from lazyflow.array.kernels.planning import (
+    ANY,
+    CONSTANT,
+    DRAWN,
+    FLAT,
+    LINES,
+    SAME,
+    carries_of,
+    lines_of,
+    make_plan,
+    scans_of,
+)
 from lazyflow.array.kernels.program import Reduction
 from lazyflow.array.kernels.reports import FloatReports
 from lazyflow.array.kernels.whole import run_whole
@@ -39,7 +50,9 @@ def _values(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ..
     return usual.astype(dtype)
 
 
-def _with_layout(rng: np.random.Generator, dtype: np.dtype[Any], layout: str) -> Any:
+def _with_layout(
+    rng: np.random.Generator, dtype: np.dtype[Any], layout: str, axis: int | None
+) -> Any:
     rows, row = _SHAPE
     if layout[0] == DRAWN:
         draw = made_up_draw(layout[1:], dtype, (rows, row + 3))
@@ -48,6 +61,8 @@ def _with_layout(rng: np.random.Generator, dtype: np.dtype[Any], layout: str) ->
         return np.asarray(rng.choice([2.0, 0.5, 3.0])).astype(dtype)
     if layout == FLAT:
         return _values(rng, dtype, _SHAPE)
+    if layout == LINES:
+        return _values(rng, dtype, lines_of(_SHAPE, axis or 0))
     if layout == SAME:
         return np.broadcast_to(_values(rng, dtype, (rows, 1)), _SHAPE)
     if layout == ANY:
@@ -58,14 +73,25 @@ def _with_layout(rng: np.random.Generator, dtype: np.dtype[Any], layout: str) ->
 def difference(spec: KernelSpec, loops: Sequence[int], scratch: int, function: Any) -> str | None:
     """Return how the results of a kernel differ from those of NumPy's functions, or None."""
     rng = np.random.default_rng(len(spec.dtypes))
+    steps = tuple([  # of any axis: the kernel gets its lengths
+        step._replace(op=step.op._replace(axis=max(step.op.axis, -2)))
+        if step in scans_of(spec.steps) else step
+        for step in spec.steps
+    ])
+    carries = carries_of(steps)
     with np.errstate(all="ignore"):
-        blocks = [_with_layout(rng, dtype, layout) for dtype, layout in spec.sources]
+        blocks = [
+            _with_layout(rng, dtype, layout, carries.get(at))
+            for at, (dtype, layout) in enumerate(spec.sources)
+        ]
     axes = (0,) if spec.in_columns else (1,)
+    lasts = {step.results[0]: (step.op.axis % 2,) for step in scans_of(steps)}
     outputs = tuple(
-        Output(value, Reduction(kind, axes, spec.dtypes[value], mask) if kind else None, mask)
+        Output(value, Reduction(kind, own, spec.dtypes[value], mask) if kind else None, mask)
         for value, kind, mask in spec.outputs
+        for own in [lasts[value] if kind == "last" else axes]
     )
-    lowered = Lowered(len(spec.sources), spec.steps, outputs, spec.dtypes)
+    lowered = Lowered(len(spec.sources), steps, outputs, spec.dtypes)
     plan = make_plan(lowered, [x.shape for x in blocks])._replace(why_whole="")
     values = [*blocks, *[None] * (len(spec.dtypes) - len(blocks))]
     with np.errstate(all="ignore"), FloatReports() as reports:

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.blocks import ELEMENTS, HALF
+from lazyflow.array.kernels.native.blocks import ELEMENTS, HALF, SUPPORTED
 from lazyflow.array.kernels.native.checking import difference
 from lazyflow.array.kernels.native.compiler import Kernel
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.layouts import SourceLayouts, source_layouts
-from lazyflow.array.kernels.native.llvm_ir import places, write_kernel
+from lazyflow.array.kernels.native.llvm_ir import called, places, write_kernel
 from lazyflow.array.kernels.native.loops import loop_of
 from lazyflow.array.kernels.native.operations import is_inline
 from lazyflow.array.kernels.native.staging import (
@@ -31,8 +31,8 @@ from lazyflow.array.kernels.native.staging import (
     reads_in_place,
     stages_of,
 )
-from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan
-from lazyflow.array.kernels.program import CAST, TileFunction
+from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan, scans_of
+from lazyflow.array.kernels.program import CAST, ScanOperation, TileFunction
 from lazyflow.recent import Recent
 
 #: Elements of a run, from which a kernel is faster than NumPy's functions: a vector where it takes
@@ -135,7 +135,7 @@ def _prepare(spec: KernelSpec) -> PreparedKernel:
     staging = stages_of(spec)
     addresses = []
     for stage in staging.stages:
-        for step in stage.loops:
+        for step in called(stage.loops):
             loop = loop_of(step.op, step.loop)
             assert loop is not None
             addresses += [loop.function, loop.data]
@@ -156,6 +156,10 @@ def _why_refused(spec: KernelSpec) -> str:
     for step in spec.steps:
         if is_inline(step.op, step.loop):
             continue
+        if isinstance(step.op, ScanOperation):
+            if step.loop[0] in SUPPORTED and is_inline(step.op.ufunc, step.loop[:1] * 3):
+                continue
+            return f"{step.op.name} of {step.loop[0]} is done by NumPy"
         if isinstance(step.op, TileFunction):
             return f"{step.op.name} is a function of whole blocks"
         if step.op is CAST:
@@ -163,7 +167,10 @@ def _why_refused(spec: KernelSpec) -> str:
         if not isinstance(step.op, np.ufunc) or loop_of(step.op, step.loop) is None:
             named = ", ".join(map(str, step.loop[: len(step.operands)]))
             return f"{step.op.__name__} of {named} can't be called from a kernel"
+    scanned = {step.results[0] for step in scans_of(spec.steps) if not step.operands[1:]}
     for value, kind, _ in spec.outputs:
+        if kind == "last" and value not in scanned:
+            return "the ends of blocks are taken by NumPy"
         if kind is not None and spec.dtypes[value] == HALF:
             return "float16 is reduced by NumPy"
         if spec.dtypes[value] not in ELEMENTS:

@@ -12,11 +12,14 @@ from lazyflow.array.kernels.planning import (
     ANY,
     DRAWN,
     FLAT,
+    LINES,
     SAME,
     UNIT,
     BlockPass,
     BlockPlan,
+    carries_of,
     fits,
+    lines_of,
     source_layout,
 )
 
@@ -48,10 +51,14 @@ def source_layouts(
     """Return the layouts of a pass's sources; a source that doesn't lie in rows is copied."""
     layouts, arrays = [], []
     views: dict[int, Any] = {}
+    carries = carries_of(some.scans)
     for at, number in enumerate(some.sources):
         value = values[number]
         if type(value) is DrawnBlock:
             layout, views[at] = DRAWN + value.draw.formula, value
+        elif number in carries:
+            layout, lines = LINES, lines_of(plan.shape, carries[number])
+            value = np.require(np.broadcast_to(value, lines), requirements=["C", "A"])
         else:
             if not value.flags.aligned:
                 value = value.copy()

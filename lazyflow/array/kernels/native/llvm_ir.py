@@ -2,11 +2,12 @@
 
 pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources
             (of drawn ones the first place), outputs, scratch, parameters of draws; for each
-            output whose blocks are merged a ring (llvm_merging.py), and of rows the result
+            output whose blocks are merged a ring (llvm_merging.py), and of rows the result; for
+            each scan its state (llvm_scans.py)
 numbers     outer, length and inner of the grid, rows and elements of a row of a tile at most,
             elements of a row of the sources that lie in rows, elements of one part of moments;
             then for each of those sources and each output that is not reduced: its strides
-            between rows, and within a row
+            between rows, and within a row; for each scan its span and its inner lines
 
 Everything comes as an argument, so the object code needs no linking and can be kept on disk. A
 kernel goes over tiles: some rows of a piece of the inner elements. What is reduced is left in
@@ -16,6 +17,8 @@ the tile or of a source does; rows that follow each other in memory are one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import FORMULAS
@@ -38,11 +41,13 @@ from lazyflow.array.kernels.native.llvm_reductions import (
     in_rows,
     reducers,
 )
+from lazyflow.array.kernels.native.llvm_scans import GIVEN, scanners
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
-from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, UNIT
+from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, UNIT, scans_of
+from lazyflow.array.kernels.program import ScanOperation
 
 
 def places(spec: KernelSpec, staging: Staging) -> list[str]:
@@ -67,7 +72,8 @@ class Writer(Text):
         super().__init__()
         self.spec = spec
         self.staging = staging
-        self.steps = [step for stage in staging.stages for step in stage.loops]
+        self.steps = called([step for stage in staging.stages for step in stage.loops])
+        self.scans = scans_of(spec.steps)
         #: What lies in rows: sources, and, numbered after them, outputs that are not reduced.
         self.in_rows = {
             at: f"%source{at}"
@@ -78,6 +84,11 @@ class Writer(Text):
             for at, (_, kind, _) in enumerate(spec.outputs)
             if kind is None
         }
+        #: The outputs that the last stage writes: places, numbers of values and of masks.
+        self.stored = [
+            (at, n, mask) for at, (n, kind, mask) in enumerate(spec.outputs)
+            if kind != "last" and n not in spec.straight
+        ]
         self.here: dict[int, str] = {}  # the first element of a source's or an output's run
         self.results: dict[int, str] = {}  # of an output's
 
@@ -99,7 +110,8 @@ class Writer(Text):
             for line in functions(f"draw{at}", FORMULAS[formula], self.spec.dtypes[at])
         ]
         merging = mergers(self.spec)
-        return module_text([*drawn, *reducers(self.spec), *merging, head, *self.lines, "}"])
+        inner = [*drawn, *reducers(self.spec), *merging, *scanners(self.spec)]
+        return module_text([*inner, head, *self.lines, "}"])
 
     def _entry(self) -> None:
         b, spec = self.body, self.spec
@@ -113,11 +125,13 @@ class Writer(Text):
         names += [f"ring{at}" for at, *_ in spec.merged]
         if not spec.in_columns:
             names += [f"merged{at}" for at, *_ in spec.merged]
+        names += [f"state{at}" for at in range(len(self.scans))]
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
         numbers = ["outer", "length", "inner", "high", "piece", "row", "part"]
         numbers += [f"{way}{at}" for at in self.in_rows for way in ("across", "along")]
+        numbers += [f"{what}{at}" for at in range(len(self.scans)) for what in ("span", "lines")]
         for at, name in enumerate(numbers):
             b.do(f"%{name}.at = getelementptr i64, ptr %numbers, i64 {at}")
             b.do(f"%{name} = load i64, ptr %{name}.at")
@@ -183,6 +197,7 @@ class Writer(Text):
             within = b.let(f"sub i64 {pos}, {b.let(f'mul i64 {row}, %row')}")
             run = self._least(run, b.let(f"sub i64 %row, {within}"))
         b.do(f"%n = add i64 {run}, 0")
+        b.do(f"%here = add i64 {pos}, 0")
         for at, start in self.in_rows.items():
             across = b.let(f"mul i64 {row}, %across{at}")
             along = b.let(f"mul i64 {within}, %along{at}")
@@ -201,7 +216,7 @@ class Writer(Text):
         off = self._get("off")
         for at, (value, kind, mask) in enumerate(self.spec.outputs):
             self.results[at] = self.here.get(len(self.spec.sources) + at, "")
-            if kind is not None:
+            if kind is not None and kind != "last":
                 self.results[at] = self.element(b, f"%tile{at}", off, self.spec.dtypes[value])
             if mask is not None:
                 b.do(f"%counted{at} = getelementptr double, ptr %counts{at}, i64 {off}")
@@ -276,7 +291,7 @@ class Writer(Text):
         stage, b, name = self.staging.stages[number], self.body, f"g{number}"
         last = number == len(self.staging.stages) - 1
         self.label(f"{name}.start")
-        if stage.inline or stage.kept or last:
+        if stage.inline or stage.kept or (last and self.stored):
             first = self._second_vector() if last else str(self.width)
             b.do(f"br label %{name}.loops")
             costly = any(step.op in OWN for step in stage.inline)
@@ -284,7 +299,7 @@ class Writer(Text):
             self.loops(f"{name}.loops", "%n", f"{name}.calls", inside, first, costly)
             self.label(f"{name}.calls")
         for step in stage.loops:
-            self._call_loop(step)
+            (self._call_scan if step in self.scans else self._call_loop)(step)
         b.do(f"br label %g{number + 1}.start")
 
     def _second_vector(self) -> str:
@@ -306,7 +321,7 @@ class Writer(Text):
                 self.store(b, value(n), self.element(b, f"%kept{n}", index, dtype), dtype)
             if not last:
                 return
-            for at, (n, _, mask) in enumerate(self.spec.outputs):
+            for at, n, mask in self.stored:
                 found, dtype = value(n), self.spec.dtypes[n]
                 if mask is not None:
                     found = self.select(b, value(mask), found)
@@ -360,6 +375,25 @@ class Writer(Text):
             b.do(f"store i64 {size}, ptr {stride}")
         b.do("store i64 %n, ptr %count")
         b.do(f"call void %loop{at}(ptr %args, ptr %count, ptr %steps, ptr %data{at})")
+
+
+    def _call_scan(self, step: LoweredStep) -> None:
+        at, n = self.scans.index(step), step.operands[0]
+        read = self.here[n] if n in self.here and n not in self.staging.scratch else f"%kept{n}"
+        carry = f"%source{step.operands[1]}" if step.operands[1:] else "null"
+        numbers = "%here", "%n", f"%span{at}", f"%lines{at}"
+        (found,) = step.results
+        straight = self.spec.straight.get(found, -1)
+        into = f"%kept{found}"
+        if straight != -1:
+            into = "null" if straight is None else self.results[straight]
+        given = GIVEN.format(read, into, *numbers, f"%state{at}", carry)
+        self.body.do(f"call void @scan{at}({given})")
+
+
+def called(steps: Sequence[LoweredStep]) -> list[LoweredStep]:
+    """Return those of the steps after a loop that are NumPy's own loops."""
+    return [step for step in steps if not isinstance(step.op, ScanOperation)]
 
 
 def call_size(step: LoweredStep) -> int:

@@ -76,7 +76,11 @@ class Tile(NamedTuple):
 
 def start(b: Body, kind: str, dtype: DType) -> str:
     """Return the neutral element."""
-    value = identity(kind, dtype)
+    return written(b, identity(kind, dtype), dtype)
+
+
+def written(b: Body, value: Any, dtype: DType) -> str:
+    """Return a number as a constant."""
     if dtype not in FLOATS:
         return b.fixed(register(dtype), str(int(value)))
     text = "0x" + np.float64(value).tobytes()[::-1].hex().upper()

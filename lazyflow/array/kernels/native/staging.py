@@ -15,7 +15,16 @@ import numpy as np
 from lazyflow.array.kernels.lowering import Lowered, LoweredStep
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.operations import is_inline
-from lazyflow.array.kernels.planning import CONSTANT, DRAWN, FLAT, UNIT, BlockPass
+from lazyflow.array.kernels.planning import (
+    CONSTANT,
+    DRAWN,
+    FLAT,
+    UNIT,
+    BlockPass,
+    carries_of,
+    scans_of,
+)
+from lazyflow.array.kernels.program import ScanOperation
 
 _WHOLE_ROWS = (CONSTANT, FLAT, DRAWN)  # layouts that NumPy's loops read as they would tiles
 
@@ -49,7 +58,27 @@ class KernelSpec(NamedTuple):
     def reduced(self) -> list[tuple[int, str, bool]]:
         """The outputs that are reduced: their places, kinds, and whether they have masks."""
         outputs = enumerate(self.outputs)
-        return [(at, kind, mask is not None) for at, (_, kind, mask) in outputs if kind]
+        return [
+            (at, kind, mask is not None) for at, (_, kind, mask) in outputs
+            if kind and kind != "last"
+        ]
+
+    @property
+    def straight(self) -> dict[int, int | None]:
+        """The scans that write an output while they go on: values and places of outputs.
+
+        None: nothing reads more of them than the ends.
+        """
+        read = {n for step in self.steps for n in step.operands}
+        read |= {mask for _, _, mask in self.outputs if mask is not None}
+        found: dict[int, int | None] = {}
+        for step in scans_of(self.steps):
+            (n,) = step.results
+            ends = [at for at, (value, kind, _) in enumerate(self.outputs)
+                    if value == n and kind != "last"]
+            if n not in read and len(ends) < 2:
+                found[n] = ends[0] if ends else None
+        return found
 
     @property
     def merged(self) -> list[tuple[int, str, bool]]:
@@ -114,7 +143,7 @@ class Stage(NamedTuple):
     kept
         Values that the loop leaves in scratch memory.
     loops
-        Steps that NumPy's own loops do after it.
+        Steps that NumPy's own loops do after it, and scans.
     """
 
     inline: tuple[LoweredStep, ...]
@@ -164,21 +193,25 @@ def _kept(
 ) -> set[int]:
     """Return the values that a later stage or a loop needs in memory."""
     kept: set[int] = set()
+    carries, straight = carries_of(spec.steps), spec.straight
     home = dict(zip((step.results[0] for step in spec.steps), stage_of, strict=True))
     for step, here, number in zip(spec.steps, inline, stage_of, strict=True):
         if not here:
-            kept.update(step.results)
-            kept.update(n for n in step.operands if _must_keep(spec, n))
+            kept.update(n for n in step.results if n not in straight)
+            kept.update(n for n in step.operands if n not in carries and _must_keep(spec, n, step))
         else:
             kept.update(n for n in step.operands if home.get(n, number) < number)
     ends = [n for value, _, mask in spec.outputs for n in (value, mask) if n is not None]
-    kept.update(n for n in ends if home.get(n, final) < final)
+    kept.update(n for n in ends if home.get(n, final) < final and n not in straight)
     return kept
 
 
-def _must_keep(spec: KernelSpec, value: int) -> bool:
+def _must_keep(spec: KernelSpec, value: int, step: LoweredStep) -> bool:
     """Return whether a loop can't read a value where it lies: strides change what loops give."""
-    return value >= len(spec.sources) or spec.sources[value][1][0] not in _WHOLE_ROWS
+    readable = _WHOLE_ROWS
+    if isinstance(step.op, ScanOperation):
+        readable = (FLAT, DRAWN, UNIT)
+    return value >= len(spec.sources) or spec.sources[value][1][0] not in readable
 
 
 def _stage(
