@@ -108,15 +108,15 @@ class Reduction(NamedTuple):
     kind
         "sum", "prod", "min", "max", "any", "all"; of floats "fmin" and "fmax", which leave NaN
         out; "moments": the result has a new first axis of length 3: the count, the mean, and
-        the sum of squared distances to the mean; or "last": the last results of a scan along the
-        axis.
+        the sum of squared distances to the mean; "last": the last results of a scan along the
+        axis; or "chosen": the elements that the mask selects, of all axes, in C order: of one axis.
     axes
         Axes of the program's shape, sorted.
     dtype
         The value is cast to it first ("any" and "all": bool).
     mask
-        The number of a boolean value that selects the elements, or None. Only for "moments": for
-        the other kinds, WHERE with a neutral element does the same.
+        The number of a boolean value that selects the elements, or None. Only for "moments" and
+        "chosen": for the other kinds, WHERE with a neutral element does the same.
     """
 
     kind: str

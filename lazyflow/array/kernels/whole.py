@@ -19,6 +19,7 @@ from lazyflow.array.kernels.planning import BlockPlan, WholeStep, fits, make_pla
 from lazyflow.array.kernels.program import CAST, WHERE, ScanOperation, TileFunction
 from lazyflow.array.kernels.reports import FloatReports
 
+_PIECE = 1 << 18  # elements of a block that are chosen at once
 _PARTS = 64  # of a block, of which the first that raise a kernel's flags tell the names
 
 
@@ -141,6 +142,24 @@ def _run(
     return values
 
 
+def compressed(values: Any, mask: Any) -> Any:
+    """Return the elements that a mask of the same shape chooses, of one axis.
+
+    In half of the time that NumPy's indexing takes, and without 8 bytes for the place of each.
+    """
+    values, mask = values.reshape(-1), mask.reshape(-1)
+    if mask.size <= _PIECE:
+        return np.compress(mask, values)
+    found = np.empty(np.count_nonzero(mask), values.dtype)
+    filled = 0
+    for low in range(0, mask.size, _PIECE):
+        at = np.flatnonzero(mask[low:low + _PIECE])
+        into = found[filled:filled + at.size]
+        np.take(values[low:low + _PIECE], at, out=into, mode="clip")  # "raise" copies `into`
+        filled += at.size
+    return found
+
+
 def _array(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a result as an array: a ufunc of 0-d arrays returns a scalar, or an object."""
     if isinstance(value, np.ndarray):
@@ -167,6 +186,8 @@ def _whole_result(
     if output.reduction.kind == "last":
         (axis,) = output.reduction.axes
         return contiguous(value.take([-1], axis))
+    if output.reduction.kind == "chosen":
+        return compressed(value, np.broadcast_to(values[output.mask], plan.shape))
     if output.reduction.kind != "moments":
         return np.asarray(reduce_whole(output.reduction, value, one_zero=not plan.why_whole))
     mask = None if output.mask is None else np.broadcast_to(values[output.mask], plan.shape)

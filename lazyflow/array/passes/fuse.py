@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lazyflow.array.kernels.program import Reduction
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
+from lazyflow.array.nodes.indexing.masks import Chosen, Masked
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import MergePartials, Reduce, Reduced
 from lazyflow.array.nodes.scan import BlockEnds, Scan, Scanned, ends_of, expand_scans
@@ -93,6 +95,8 @@ class _Fusion:
                     self._add(node, self._fused(node))
             elif isinstance(node, BlockEnds):
                 self._ends(node)
+            elif isinstance(node, Masked) and self._is_fused(node):
+                self._chosen(node)
             elif isinstance(node, Reduce):
                 if node not in self.new:
                     self._reduced(self._bundles[self._bundle_key(node)])
@@ -124,7 +128,8 @@ class _Fusion:
                 elif isinstance(user, Elementwise):
                     found |= {(read, group) for group in self.groups[user]}
                 else:
-                    found.add((read, self._bundle_key(user) if isinstance(user, Reduce) else user))
+                    key = self._bundle_key(user) if self._is_fused(user) else user
+                    found.add((read, key))
         return len(found)
 
     def _as_it_was(self, node: Expr) -> Expr:
@@ -143,9 +148,16 @@ class _Fusion:
             levels[node] = level + (not isinstance(node, Elementwise) and bool(node.inputs))
         return levels
 
-    def _bundle_key(self, node: Reduce) -> Any:
+    def _is_fused(self, node: Expr) -> bool:
+        """Tell whether operations on what a node reads may be parts of the program that it is."""
+        if not isinstance(node, Masked):
+            return isinstance(node, Reduce)
+        elements = self.enabled and node.is_of_elements()
+        return elements and any(isinstance(x, Elementwise) for x in node.inputs)
+
+    def _bundle_key(self, node: Reduce | Masked) -> Any:
         inner = node.inputs[0]
-        if not self.enabled or isinstance(node, BlockEnds):
+        if not self.enabled or isinstance(node, BlockEnds | Masked):
             return id(node)
         return inner.chunks, node.reduction.axes, self.levels[node], id(self.anchors[inner])
 
@@ -193,7 +205,7 @@ class _Fusion:
                     why = "fusion is off"
                 elif isinstance(user, Elementwise) and user.shape == node.shape:
                     found |= groups[user]
-                elif isinstance(user, Reduce):
+                elif self._is_fused(user):
                     key = self._bundle_key(user)
                     found.add(key)
                     chunks[key] = user.inputs[0].chunks
@@ -255,6 +267,16 @@ class _Fusion:
         made = steps.made((output,), node.dtype, chunks, steps.chunks, name, why)
         same_line(made, node)
         self._add(node, with_axes(made, steps.axes))
+
+    def _chosen(self, node: Masked) -> None:
+        inner = node.inputs[0]
+        steps = GroupProgram(self.groups, self._bundle_key(node), self.new, inner)
+        value, mask = map(steps.of, node.inputs)
+        reduction: Any = Reduction("chosen", tuple(range(inner.ndim)), inner.dtype)
+        output, why = (value, reduction._replace(mask=mask)), "it chooses elements of each block"
+        made = steps.made((output,), node.dtype, steps.chunks, steps.chunks, "getitem", why)
+        same_line(made, node)
+        self._add(node, Chosen((made,), node.chunks[0]))
 
     def _reduced(self, bundle: list[Reduce]) -> None:
         inner = bundle[0].inputs[0]

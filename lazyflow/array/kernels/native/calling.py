@@ -16,7 +16,7 @@ from lazyflow.array.kernels.native.layouts import SourceLayouts
 from lazyflow.array.kernels.native.llvm_scans import scan_numbers
 from lazyflow.array.kernels.native.llvm_text import LINE
 from lazyflow.array.kernels.order import GROUP, PIECE, Form, from_blocks, kept_shape
-from lazyflow.array.kernels.planning import BlockPass, BlockPlan, lines_of
+from lazyflow.array.kernels.planning import ON_THE_WAY, BlockPass, BlockPlan, lines_of
 
 _WIDE = 2048  # columns that are reduced at once where they lie
 _FLAGS = {1: "invalid", 4: "divide", 8: "over", 16: "under"}  # of x86
@@ -63,7 +63,8 @@ def call_kernel(
         part = form.outer * form.inner if in_columns else prod(form.partial)
         merged = [
             n for n, at in enumerate(some.outputs)
-            if _kind(plan, at) == "moments" or (in_columns and _kind(plan, at) not in ("", "last"))
+            for kind in [_kind(plan, at)]
+            if kind == "moments" or (in_columns and kind and kind not in ON_THE_WAY)
         ]
         rings = [new_ring(form, plan, some.outputs[n]) for n in merged]
         partial = results  # kept while the kernel runs
@@ -73,12 +74,28 @@ def call_kernel(
                 results[n] = np.empty((3, form.outer, 1, 1), partial[n].dtype)
             rings += [results[n] for n in merged]
         pointers += tuple(map(_address, rings))
-    pointers += tuple(map(_address, states))
+    chosen = [n for n, at in enumerate(some.outputs) if _kind(plan, at) == "chosen"]
+    counts = [np.zeros(1, np.int64) for _ in chosen]
+    pointers += tuple(map(_address, (*states, *counts)))
     numbers = (*grid, sources.row, part, *sources.strides, *lines)
     flags = function(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
     )
+    for n, count in zip(chosen, counts, strict=True):
+        results[n] = _shrunk(results[n], count.item())
     return results, flags
+
+
+def _shrunk(array: np.ndarray, count: int) -> np.ndarray:
+    """Return the first elements, without the memory of the others.
+
+    A copy of few: what is given back as a whole serves for the next block, and memory that comes
+    anew from the system takes four times as long to fill.
+    """
+    if count * 4 < array.size * 3:
+        return array[:count].copy()
+    array.resize(count, refcheck=False)
+    return array
 
 
 def _lines(
@@ -134,6 +151,8 @@ def _new(plan: BlockPlan, some: BlockPass, at: int, out: Any) -> np.ndarray:
     """Return the array for what a kernel writes of an output."""
     value, reduction, mask = plan.lowered.outputs[at]
     dtype, form = plan.lowered.dtypes[value], some.form
+    if reduction is not None and reduction.kind == "chosen":
+        return np.empty(plan.size + 1, dtype)  # what is not chosen is written over after it
     if reduction is not None and reduction.kind == "last":
         return np.empty(kept_shape(plan.shape, reduction.axes), dtype)
     if reduction is None or form is None:
@@ -151,7 +170,7 @@ def finish_output(plan: BlockPlan, at: int, written: np.ndarray) -> np.ndarray:
     reduction = plan.lowered.outputs[at].reduction
     if reduction is None:
         return written
-    if reduction.kind == "last":
+    if reduction.kind in ON_THE_WAY:
         return written
     if reduction.kind == "moments":
         return moments.finish_moments(plan.shape, reduction, written)

@@ -3,7 +3,7 @@
 pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources
             (of drawn ones the first place), outputs, scratch, parameters of draws; for each
             output whose blocks are merged a ring (llvm_merging.py), and of rows the result; for
-            each scan its state (llvm_scans.py)
+            each scan its state (llvm_scans.py), for chosen elements how many there are
 numbers     outer, length and inner of the grid, rows and elements of a row of a tile at most,
             elements of a row of the sources that lie in rows, elements of one part of moments;
             then for each of those sources and each output that is not reduced: its strides
@@ -37,6 +37,7 @@ from lazyflow.array.kernels.native.llvm_merging import (
 from lazyflow.array.kernels.native.llvm_reductions import (
     Tile,
     TileRows,
+    choose,
     in_columns,
     in_rows,
     reducers,
@@ -46,7 +47,16 @@ from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
-from lazyflow.array.kernels.planning import ANY, CONSTANT, DRAWN, FLAT, SAME, UNIT, scans_of
+from lazyflow.array.kernels.planning import (
+    ANY,
+    CONSTANT,
+    DRAWN,
+    FLAT,
+    ON_THE_WAY,
+    SAME,
+    UNIT,
+    scans_of,
+)
 from lazyflow.array.kernels.program import ScanOperation
 
 
@@ -87,7 +97,7 @@ class Writer(Text):
         #: The outputs that the last stage writes: places, numbers of values and of masks.
         self.stored = [
             (at, n, mask) for at, (n, kind, mask) in enumerate(spec.outputs)
-            if kind != "last" and n not in spec.straight
+            if kind not in ON_THE_WAY and n not in spec.straight
         ]
         self.here: dict[int, str] = {}  # the first element of a source's or an output's run
         self.results: dict[int, str] = {}  # of an output's
@@ -126,6 +136,7 @@ class Writer(Text):
         if not spec.in_columns:
             names += [f"merged{at}" for at, *_ in spec.merged]
         names += [f"state{at}" for at in range(len(self.scans))]
+        names += [f"many{at}" for at, *_ in spec.chosen]
         for at, name in enumerate(names):
             b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
             b.do(f"%{name} = load ptr, ptr %{name}.at")
@@ -216,9 +227,9 @@ class Writer(Text):
         off = self._get("off")
         for at, (value, kind, mask) in enumerate(self.spec.outputs):
             self.results[at] = self.here.get(len(self.spec.sources) + at, "")
-            if kind is not None and kind != "last":
+            if kind is not None and kind not in ON_THE_WAY:
                 self.results[at] = self.element(b, f"%tile{at}", off, self.spec.dtypes[value])
-            if mask is not None:
+            if mask is not None and kind not in ON_THE_WAY:
                 b.do(f"%counted{at} = getelementptr double, ptr %counts{at}, i64 {off}")
         b.do("br label %g0.start")
 
@@ -291,7 +302,7 @@ class Writer(Text):
         stage, b, name = self.staging.stages[number], self.body, f"g{number}"
         last = number == len(self.staging.stages) - 1
         self.label(f"{name}.start")
-        if stage.inline or stage.kept or (last and self.stored):
+        if stage.inline or stage.kept or (last and (self.stored or self.spec.chosen)):
             first = self._second_vector() if last else str(self.width)
             b.do(f"br label %{name}.loops")
             costly = any(step.op in OWN for step in stage.inline)
@@ -328,6 +339,8 @@ class Writer(Text):
                     one = b.let(f"uitofp {b.wide('i1')} {value(mask)} to {b.type(F8)}")
                     self.store(b, one, self.element(b, f"%counted{at}", index, F8), F8)
                 self.store(b, found, self.element(b, self.results[at], index, dtype), dtype)
+            for at, n, mask in self.spec.chosen:
+                choose(self, b, at, index, value(n), value(mask), self.spec.dtypes[n])
 
         return inside
 

@@ -351,6 +351,37 @@ def in_columns(text: Text, tile: Tile) -> None:
     text.label(f"columns{at}.over")
 
 
+def choose(
+    text: Text, b: Body, at: int, index: str, value: str, mask: str, dtype: DType
+) -> None:
+    """Write those of some values where a mask is true after the ones that were chosen before.
+
+    Without a jump for each: every value is written, and the next one over it if it is not chosen.
+    """
+    one, name, bits = text.body, f"chosen{b.name()[1:]}", f"i{b.width}"
+    if b.width > 1:
+        mask = one.let(f"bitcast {b.wide('i1')} {mask} to {bits}")
+        some = one.let(f"icmp ne {bits} {mask}, 0")
+        one.do(f"br i1 {some}, label %{name}, label %{name}.over")
+        text.label(name)
+    count = one.let(f"load i64, ptr %many{at}")
+    for lane in range(b.width):
+        own, chosen = value, mask
+        if b.width > 1:
+            own = b.let(f"extractelement {b.type(dtype)} {value}, i64 {lane}")
+            chosen = one.let(f"trunc {bits} {one.let(f'lshr {bits} {mask}, {lane}')} to i1")
+        if b.apart and lane:  # in the rest of a run the last element is there again and again
+            pair = [one.let(f"extractelement {b.wide('i64')} {index}, i64 {n}")
+                    for n in (lane - 1, lane)]
+            chosen = one.let(f"and i1 {chosen}, {one.let(f'icmp ne i64 {pair[0]}, {pair[1]}')}")
+        text.store(one, own, text.element(one, f"%output{at}", count, dtype), dtype)
+        count = one.let(f"add i64 {count}, {one.let(f'zext i1 {chosen} to i64')}")
+    one.do(f"store i64 {count}, ptr %many{at}")
+    if b.width > 1:
+        one.do(f"br label %{name}.over")
+        text.label(f"{name}.over")
+
+
 def _mean(b: Body, total: str, count: str) -> str:
     kind = b.type(F8)
     none = b.let(f"fcmp oeq {kind} {count}, {b.zero(F8)}")

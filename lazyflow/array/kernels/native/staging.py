@@ -19,6 +19,7 @@ from lazyflow.array.kernels.planning import (
     CONSTANT,
     DRAWN,
     FLAT,
+    ON_THE_WAY,
     UNIT,
     BlockPass,
     carries_of,
@@ -60,7 +61,15 @@ class KernelSpec(NamedTuple):
         outputs = enumerate(self.outputs)
         return [
             (at, kind, mask is not None) for at, (_, kind, mask) in outputs
-            if kind and kind != "last"
+            if kind and kind not in ON_THE_WAY
+        ]
+
+    @property
+    def chosen(self) -> list[tuple[int, int, int]]:
+        """Of outputs of chosen elements the places, and the numbers of values and of masks."""
+        return [
+            (at, value, mask) for at, (value, kind, mask) in enumerate(self.outputs)
+            if kind == "chosen" and mask is not None
         ]
 
     @property
@@ -76,7 +85,8 @@ class KernelSpec(NamedTuple):
             (n,) = step.results
             ends = [at for at, (value, kind, _) in enumerate(self.outputs)
                     if value == n and kind != "last"]
-            if n not in read and len(ends) < 2:
+            chosen = any(self.outputs[at][1] == "chosen" for at in ends)
+            if n not in read and len(ends) < 2 and not chosen:
                 found[n] = ends[0] if ends else None
         return found
 
