@@ -1,7 +1,8 @@
 """How much faster more workers are: arrays, solvers and small tasks on 1, 2, 4, ... threads.
 
 Beside it loops by hand, on as many threads as there are cores, and dask; the share of the ideal is
-the time of one worker, divided by that of the most and by their number.
+the time of one worker, divided by that of the most and by their number. All numbers of workers
+have to give the same bits, and all sides the same answer.
 
 ``--oversubscribe 16`` shows on a machine of two cores what holds back sixteen: 1, 2, 8 and 16
 workers of two cores, and the time of 16 divided by that of two. What releases the lock often, and
@@ -32,11 +33,16 @@ _SIZES = {"tiny": 6_400, "small": 400_000, "full": 800_000}  # rows
 
 
 class Work(NamedTuple):
-    """A row of the table; its work, and the same by hand and by dask."""
+    """A row of the table: work of ours, and the same by hand and by dask.
+
+    answers
+        The sides have an answer that is the same.
+    """
 
     ours: Callable[[Data], Any]
     hand: Callable[[Data, Any], Any] | None = None
     dask: Callable[[Any, Data], Any] | None = None
+    answers: bool = True
 
 
 class Data:
@@ -149,6 +155,59 @@ def _hand_distance(data: Data, pool: Any) -> Any:
     return sum(pool.map(lambda one: _distance(*one), data.chunks(data.x, data.y)))
 
 
+@njit(nogil=True)
+def _columns(x: Any, sums: Any) -> None:  # pragma: no cover
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            sums[j] += x[i, j]
+
+
+@njit(nogil=True)
+def _largest_sum(x: Any, sums: Any) -> float:  # pragma: no cover
+    found = -np.inf
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            sums[j] += x[i, j]
+            found = max(found, sums[j])
+    return found
+
+
+@njit(nogil=True)
+def _sum_of_large(x: Any) -> float:  # pragma: no cover
+    found = 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if x[i, j] > 0.9:
+                found += x[i, j]
+    return found
+
+
+def _hand_scan(data: Data, pool: Any) -> Any:
+    chunks = [one[0] for one in data.chunks(data.x)]
+    sums = np.zeros((len(chunks) + 1, _COLUMNS))
+    list(pool.map(_columns, chunks, sums[1:]))
+    return max(pool.map(_largest_sum, chunks, np.cumsum(sums[:-1], axis=0)))
+
+
+def _hand_mask(data: Data, pool: Any) -> Any:
+    return sum(pool.map(lambda one: _sum_of_large(*one), data.chunks(data.x)))
+
+
+def _hand_products(data: Data, pool: Any) -> Any:
+    return sum(pool.map(lambda one: one[0].T @ one[0], data.chunks(data.x)))
+
+
+def _hand_sorted(data: Data, pool: Any) -> Any:
+    out = np.empty_like(data.x)
+
+    def work(one: tuple[Any, Any]) -> None:
+        one[1][...] = one[0]
+        one[1].sort(axis=1)
+
+    list(pool.map(work, data.chunks(data.x, out)))
+    return out
+
+
 def _hand_added(data: Data, pool: Any) -> Any:
     out = np.empty_like(data.x)
     list(pool.map(lambda one: _added(*one), data.chunks(data.x, data.y, out)))
@@ -196,7 +255,7 @@ def _fit(solver: str, iterations: int) -> Callable[[Data], Any]:
         model = LogisticRegression(
             solver=solver, max_iter=iterations, tol=0.0, random_state=0,  # type: ignore[arg-type]
         )
-        return model.fit(*data.problem)
+        return model.fit(*data.problem).coef_
 
     return ours
 
@@ -249,23 +308,25 @@ def _spins(seconds: float) -> dict[str, Any]:
         for done in [pool.submit(work) for _ in range(pool._max_workers)]:
             done.result()
 
-    return {"ours": ours, "hand": hand}
+    return {"ours": ours, "hand": hand, "answers": False}
 
 
 WORKS = {
     "x.sum()": Work(**_of(lambda x: x.sum()), hand=_hand_sum),
     "x.mean(0)": Work(**_of(lambda x: x.mean(0)), hand=lambda d, p: _hand_moments(d, p)[0]),
-    "x.std(0)": Work(**_of(lambda x: x.std(0)), hand=_hand_moments),
+    "x.std(0)": Work(**_of(lambda x: x.std(0)), hand=lambda d, p: _hand_moments(d, p)[1]),
     "x.std()": Work(**_of(lambda x: x.std())),
     "((x - x.mean(0)) / x.std(0)).max()": Work(**_of(_standardised), hand=_hand_standardise),
     "((x - y)**2).sum()": Work(**_of_two(lambda x, y: ((x - y) ** 2).sum()), hand=_hand_distance),
     "x + y": Work(**_of_two(lambda x, y: x + y), hand=_hand_added),
     "(s + s.T).sum(0)": Work(**_of_square(lambda s: (s + s.T).sum(0))),
-    "v[v > .9].sum()": Work(**_of(lambda x: (v := x.ravel())[v > 0.9].sum())),
+    "v[v > .9].sum()": Work(
+        **_of(lambda x: (v := x.ravel())[v > 0.9].sum()), hand=_hand_mask),
     "s[:1024] @ s": Work(**_of_square(lambda s: s[:1024] @ s)),
-    "x.T @ x": Work(**_of(lambda x: x.T @ x)),
-    "sort along an axis": Work(**_of(lambda x: x.map_blocks(_sorted_rows))),
-    "x.cumsum(0).max()": Work(**_of(lambda x: x.cumsum(0).max())),
+    "x.T @ x": Work(**_of(lambda x: x.T @ x), hand=_hand_products),
+    "sort along an axis": Work(
+        **_of(lambda x: x.map_blocks(_sorted_rows)), hand=_hand_sorted),
+    "x.cumsum(0).max()": Work(**_of(lambda x: x.cumsum(0).max()), hand=_hand_scan),
     "logistic, L-BFGS": Work(_fit("lbfgs", 15)),
     "logistic, Newton": Work(_fit("newton-cholesky", 5)),
     "logistic, SVRG": Work(_fit("svrg", 5)),
@@ -280,39 +341,56 @@ WORKS = {
 # -- the command ----------------------------------------------------------------------------
 
 
-def least(work: Callable[[], Any], repeat: int) -> float:
-    """Return the least milliseconds that work takes, of `repeat` turns after two.
+class Timed(NamedTuple):
+    """The least milliseconds of some work, and what it gives."""
+
+    least: float
+    answer: Any
+
+
+def timed(work: Callable[[], Any], repeat: int) -> Timed:
+    """Return the least milliseconds that work takes, of `repeat` turns after two, and its answer.
 
     Each side is warmed alike: in the first turn kernels of lazyflow and of Numba are compiled.
     """
     found = []
     for _ in range(repeat + 2):
         start = time.perf_counter()
-        work()
+        answer = work()
         found.append(time.perf_counter() - start)
-    return min(found[2:]) * 1e3
+    return Timed(min(found[2:]) * 1e3, answer)
 
 
-def measured(work: Work, data: Data, workers: int, repeat: int) -> float:
+def compare(name: str, ours: Sequence[Timed], others: Sequence[Timed | None]) -> None:
+    """Raise AssertionError where numbers of workers give other bits, or others another answer."""
+    first = ours[0].answer
+    for each in ours[1:]:
+        np.testing.assert_array_equal(each.answer, first, f"{name}: by other workers")
+    for other in others:
+        if other is not None:
+            np.testing.assert_allclose(other.answer, first, 1e-6, 1e-9, err_msg=name)
+
+
+def measured(work: Work, data: Data, workers: int, repeat: int) -> Timed:
     with lazyflow.config.set(scheduler="threads", num_workers=workers):
-        return least(lambda: work.ours(data), repeat)
+        return timed(lambda: work.ours(data), repeat)
 
 
-def by_dask(work: Work, data: Data, workers: int, repeat: int) -> float | None:
+def by_dask(work: Work, data: Data, workers: int, repeat: int) -> Timed | None:
     if work.dask is None:
         return None
     import dask
     import dask.array as da
 
     with dask.config.set(scheduler="threads", num_workers=workers):
-        return least(lambda: work.dask(da, data), repeat)  # type: ignore[misc]
+        return timed(lambda: work.dask(da, data), repeat)  # type: ignore[misc]
 
 
-def by_hand(work: Work, data: Data, workers: int, repeat: int) -> float | None:
+def by_hand(work: Work, data: Data, workers: int, repeat: int) -> Timed | None:
     if work.hand is None:
         return None
     with ThreadPoolExecutor(workers) as pool:
-        return least(lambda: work.hand(data, pool), repeat)  # type: ignore[misc]
+        return timed(lambda: work.hand(data, pool), repeat)  # type: ignore[misc]
 
 
 def counts(cores: int, most: int) -> list[int]:
@@ -352,15 +430,17 @@ def main(argv: Sequence[str]) -> int:
         warnings.simplefilter("ignore")  # that few iterations do not converge
         for name in given.only or WORKS:
             work = WORKS[name]
-            times = [measured(work, data, n, given.repeat) for n in numbers]
+            ours = [measured(work, data, n, given.repeat) for n in numbers]
+            others = [side(work, data, cores, given.repeat) for side in (by_hand, by_dask)]
+            if work.answers:
+                compare(name, ours, others)
+            times = [each.least for each in ours]
             if given.oversubscribe:
                 result = times[-1] / times[numbers.index(cores)]
             else:
                 result = times[0] / times[-1] / numbers[-1]
-            hand = by_hand(work, data, cores, given.repeat)
-            dask = by_dask(work, data, cores, given.repeat)
             cells = [f"{each:.3g}" for each in times] + [f"{result:.2f}"]
-            cells += ["" if each is None else f"{each:.3g}" for each in (hand, dask)]
+            cells += ["" if each is None else f"{each.least:.3g}" for each in others]
             mark = " *" if given.oversubscribe and result > _GOAL else ""
             print(f"{name:36}" + "".join(f"{cell:>9}" for cell in cells) + mark, flush=True)
     if given.oversubscribe:

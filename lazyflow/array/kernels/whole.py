@@ -187,6 +187,7 @@ def _whole_result(
         (axis,) = output.reduction.axes
         return contiguous(value.take([-1], axis))
     if output.reduction.kind == "chosen":
+        assert output.mask is not None
         return compressed(value, np.broadcast_to(values[output.mask], plan.shape))
     if output.reduction.kind != "moments":
         return np.asarray(reduce_whole(output.reduction, value, one_zero=not plan.why_whole))

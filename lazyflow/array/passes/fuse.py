@@ -155,9 +155,10 @@ class _Fusion:
         elements = self.enabled and node.is_of_elements()
         return elements and any(isinstance(x, Elementwise) for x in node.inputs)
 
-    def _bundle_key(self, node: Reduce | Masked) -> Any:
+    def _bundle_key(self, node: Expr) -> Any:
+        """Return the group of what reduces, or chooses of, its input."""
         inner = node.inputs[0]
-        if not self.enabled or isinstance(node, BlockEnds | Masked):
+        if not self.enabled or isinstance(node, BlockEnds) or not isinstance(node, Reduce):
             return id(node)
         return inner.chunks, node.reduction.axes, self.levels[node], id(self.anchors[inner])
 
