@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.shapes import WORKERS
 
-SIDES = ("lazyflow", "dask", "numpy", "numexpr", "numba")
+SIDES = ("lazyflow", "dask", "numpy", "numexpr", "jax", "numba")
 MODULES = {"lazyflow": "lazyflow.array", "dask": "dask.array"}
 
 

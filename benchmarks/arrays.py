@@ -1,4 +1,4 @@
-"""What chunked arrays cost: lazyflow, dask.array, NumPy, numexpr and a hand-written Numba loop.
+"""What chunked arrays cost: lazyflow, dask.array, NumPy, numexpr, JAX and hand-written Numba loops.
 
 Every case is a function of one `Bench` and gives one `Table`, as in `overhead`. Kernels that are
 compiled in the background are waited for after the warm-up turn, as Numba's are.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import isqrt
 from typing import Any
 
@@ -28,6 +28,7 @@ from benchmarks.array_sides import (
     transcendental,
 )
 from benchmarks.command import Suite
+from benchmarks.compiled_sides import WORKS, Close, Work, by_jax
 from benchmarks.measure import Goal, Label, Row, Table, Turn, clock
 from benchmarks.shapes import WORKERS
 
@@ -194,6 +195,32 @@ def standardise(bench: Bench) -> Table:
     return bench.table(standardise, rows, failed, amount=f"{bench.size.rows:,} x 50")
 
 
+def compiled(bench: Bench) -> Table:
+    """beside compilers, on 100 columns; result = lazyflow / the fastest of JAX and Numba"""
+    rng = np.random.default_rng(0)
+    x, y = (rng.random((bench.size.rows, 100)) for _ in range(2))
+    size, has_jax = max(bench.size.rows // 64, 1), bench.there("jax")
+    turns: dict[Label, Turn] = {}
+    for name, work in WORKS.items():
+        right = Close(work.by_names(np, x, y))
+
+        def ours(lib: Chunked, work: Work = work) -> Any:
+            made = work.by_names(lib.lib, lib.array(x, (size, 100)), lib.array(y, (size, 100)))
+            return lib.value(made)
+
+        turns |= bench.turns(name, ours, right)
+        if has_jax:
+            turns[name, "jax"] = partial(clock, by_jax(work, x, y), right)
+        if work.by_loop is not None:
+            turns[name, "numba"] = partial(clock, partial(work.by_loop, x, y), right)
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    for row in rows:
+        ratios = [row.ratio("lazyflow", side) for side in ("jax", "numba")]
+        least = max([each for each in ratios if each is not None], default=None)
+        _judged(bench, row, least, Goal("<=", 1.1), "rows")
+    return bench.table(compiled, rows, failed, amount=f"{bench.size.rows:,} x 100")
+
+
 def small_chunks(bench: Bench) -> Table:
     """(a + 1 + a.T).sum(0) in chunks of 20 x 20; result = dask / lazyflow"""
     n = bench.size.grid * 20
@@ -320,8 +347,8 @@ def imports(bench: Bench) -> Table:
 CASES: dict[str, Callable[[Bench], Table]] = {
     case.__name__: case
     for case in (
-        fused, first, functions, standardise, small_chunks, permutation, matmul, rechunk, anomaly,
-        stencils, imports,
+        fused, first, functions, standardise, compiled, small_chunks, permutation, matmul, rechunk,
+        anomaly, stencils, imports,
     )
 }
 
@@ -331,7 +358,7 @@ main = Suite(
     cases=CASES,
     sizes=SIZES,
     sides=SIDES,
-    packages=("lazyflow", "dask", "numpy", "numexpr", "numba"),
+    packages=("lazyflow", "dask", "numpy", "numexpr", "numba", "jax"),
     make=Bench,
     alike=f"{WORKERS} threads on every side",
     durations="tiny takes some seconds, small half a minute, full some minutes; goals are for full",

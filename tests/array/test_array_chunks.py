@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from array_checks import tasks_of
 from array_examples import Store
 from array_strategies import lengths
 from hypothesis import given, settings
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 import lazyflow.array as la
 from lazyflow.array.chunks import coalesced
+from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.passes.wide_blocks import wide_blocks
 
 
 @settings(max_examples=30)
@@ -114,3 +117,18 @@ def test_joined_chunks_are_neighbours_of_about_a_size(sizes, rows):
         assert sum(after) == sum(before)
     largest = max(map(math.prod, itertools.product(*joined)))
     assert largest <= max(1 << 20, *sizes)
+
+
+def test_large_work_has_three_tasks_for_each_of_sixteen_workers():
+    """Whatever the number of workers here is: the bits of a result must not depend on it."""
+    x = la.ones((400_000, 100), chunks=(6250, 100))
+    square = la.ones((6320, 6320), chunks=790)
+    assert min(la.sort(x, axis=0).npartitions, la.median(x, axis=0).npartitions) >= 48
+    assert la.sort(square, axis=0).npartitions >= 48
+    assert la.sort(la.ones((300, 300), chunks=100), axis=0).npartitions < 4  # is not worth it
+    (wide,) = wide_blocks([(square[:1024] @ square).expr])
+    assert 48 <= np.prod(wide.numblocks) <= 96
+    assert tasks_of(x.T @ x) >= 48
+    places = np.random.default_rng(0).permutation(400_000)
+    (taken,) = Lowering().lower([x.persist(scheduler="sync")[places].expr])
+    assert len(taken) >= 48

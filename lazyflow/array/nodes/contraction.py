@@ -28,10 +28,11 @@ from lazyflow.array.nodes.tree import TOGETHER, TreeReduction, merged
 from lazyflow.array.nodes.views import View, seen, view
 from lazyflow.graph.task import Task
 
-_TASKS = 32  # tasks there should be where there is so much to multiply
+_TASKS = 48  # tasks there should be where there is so much to multiply: three for each of 16 cores
 
 _WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at most
 _FEWEST = 4  # blocks that are left then, at least
+_WORTH = 1 << 27  # products of numbers from which a task more is worth it: some 5 ms
 
 _LARGE_TOGETHER = 4  # large sums that are added by one task
 
@@ -137,13 +138,13 @@ class Contraction(Expr):
         numbers = dict(zip(self.labels[0], self.inputs[0].numblocks, strict=True))
         sums = [(label, n) for label, n in numbers.items() if label not in self.labels[2]]
         tasks = prod([n for _, n in sums]) * prod(self.numblocks)
-        return sums, min(-(-tasks // _TASKS), TOGETHER)
+        return sums, min(max(tasks // _TASKS, 1), TOGETHER)
 
 
 def in_wide_blocks(node: Expr) -> Expr:
     """Return a product in wide blocks, where its inputs can be cut so: BLAS is faster on them.
 
-    For a product whose chunks nobody will see. 4,000 x 4,000 in blocks of 1,000 took 1.13 times
+    As wide as leaves tasks enough for many workers, which may be less than they were. For a product whose chunks nobody will see. 4,000 x 4,000 in blocks of 1,000 took 1.13 times
     NumPy's time, in blocks of 1,000 x 4,000 0.99 times.
     """
     if not isinstance(node, Contraction) or not all(x.free for x in node.inputs):
@@ -155,8 +156,11 @@ def in_wide_blocks(node: Expr) -> Expr:
     columns = node.shape[-1]
     assert columns is not None
     most = max(_WIDE // max(size, 1), max(node.chunks[-1]))
-    count = max(-(-columns // most), -(-_FEWEST // rows))
-    if count >= len(node.chunks[-1]):
+    lengths = dict(zip(node.labels[0], node.inputs[0].shape, strict=True))
+    work = columns * prod(lengths.values())  # type: ignore[arg-type]
+    fewest = min(max(_FEWEST, work // _WORTH), _TASKS)
+    count = max(-(-columns // most), -(-fewest // rows))
+    if len(node.chunks[-1]) <= count < 2 * len(node.chunks[-1]):
         return node
     width = -(-columns // count)
     wide = in_steps(columns, width)

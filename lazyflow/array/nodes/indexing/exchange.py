@@ -26,6 +26,8 @@ from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
 
 _GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
+_GROUPS = 48  # there should be, of so many bytes each that a task more is worth it:
+_WORTH = 1 << 22
 _FEW = 8  # blocks that a block is made of without an exchange, on average
 
 
@@ -266,8 +268,12 @@ def _bytes(node: Expr) -> int:
 
 
 def _together(count: int, size: int) -> int:
-    """Return how many neighbours make a group: about as many as there are groups then."""
-    return max(min(isqrt(count), _GROUP // max(size, 1)), 1)
+    """Return how many neighbours make a group: about as many as there are groups then.
+
+    Fewer, where less than three large groups for each of sixteen workers would be left.
+    """
+    size = max(size, 1)
+    return max(min(isqrt(count), _GROUP // size, max(count // _GROUPS, _WORTH // size)), 1)
 
 
 def collect(axes: Index, dtype: np.dtype[Any], points: TaskDetails, *blocks: Any) -> Any:
