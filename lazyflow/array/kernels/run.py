@@ -12,16 +12,17 @@ from lazyflow import config
 from lazyflow.array.chunks import refuse_sparse
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
-from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in, made
+from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in
+from lazyflow.array.kernels.draws.block import made as made_now
 from lazyflow.array.kernels.lowering import KINDS, Lowered, lower
 from lazyflow.array.kernels.native.blocks import SUPPORTED
-from lazyflow.array.kernels.native.calling import asked_for, call_kernel, finish_output
+from lazyflow.array.kernels.native.calling import PassCall, address, asked_for, finish_output
 from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernel_files import folder
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.order import GROUP, merge_reduced
-from lazyflow.array.kernels.planning import Shape, make_plan
+from lazyflow.array.kernels.planning import BlockPlan, Shape, make_plan
 from lazyflow.array.kernels.program import Program, Reduction, Step
 from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.whole import find_reports, run_before, run_whole
@@ -64,12 +65,11 @@ def _by_kernels(
     blocks: Sequence[Any],
     reports: FloatReports,
     outs: Mapping[int, Any],
+    named: Any,
 ) -> list[np.ndarray] | None:
     """Return what the kernels of all passes give; None where NumPy's functions have to run."""
     plan = kernels.plan
-    if mode == "numpy" or plan.size <= 1:
-        return None
-    if mode == "auto" and (plan.why_whole or kernels.refusal):
+    if named is None:
         return None
     values = run_before(plan, blocks, reports)
     decisions = [kernels.decide(some, values, mode, outs) for some in plan.passes]
@@ -79,21 +79,59 @@ def _by_kernels(
     ]
     if not all(ready):
         return None
-    done: list[tuple[int, Any]] = []
-    kinds: set[str] = set()
+    calls: list[PassCall] = []
+    arrays: list[Any] = []
     for some, decision in zip(plan.passes, decisions, strict=True):
         sources, prepared = decision.sources, decision.prepared
         assert sources is not None and prepared is not None and prepared.kernel is not None
-        written, flags = call_kernel(
+        calls.append(PassCall(
             prepared.kernel.function, plan, some, sources, prepared.loops, prepared.scratch
-        )
-        if flags:
-            kinds |= asked_for(flags, np.geterr())
-        done += zip(some.outputs, written, strict=True)
+        ))
+        arrays.append(sources.arrays)
+    is_plain = not plan.before and all(call.finished for call in calls)
+    if is_plain and all(
+        address(values[n]) == address(x)
+        for call, own in zip(calls, arrays, strict=True)
+        for n, x in zip(call.sources, own, strict=True)
+    ):
+        kernels.keep(named, calls)
+    made, flags = _called(plan, calls, arrays, outs)
+    kinds = asked_for(flags, np.geterr()) if flags else ()
     if kinds and not find_reports(plan, blocks, kinds, reports):
         return None
     reports.now = "reduce"
-    return [finish_output(plan, at, own) for at, own in sorted(done, key=lambda pair: pair[0])]
+    return [finish_output(plan, at, own) for at, own in enumerate(made)]
+
+
+def _called(
+    plan: BlockPlan, calls: Sequence[PassCall], arrays: Sequence[Sequence[Any]],
+    outs: Mapping[int, Any],
+) -> tuple[list[Any], int]:
+    """Return what the kernels of all passes make of each output, and the flags that they raise."""
+    made: list[Any] = [None] * len(plan.lowered.outputs)
+    raised = 0
+    for call, own in zip(calls, arrays, strict=True):
+        written, flags = call(own, outs)
+        raised |= flags
+        for at, each in zip(call.outputs, written, strict=True):
+            made[at] = each
+    return made, raised
+
+
+def _by_kept_calls(
+    plan: BlockPlan, calls: Sequence[PassCall], blocks: Sequence[Any], outs: Mapping[int, Any],
+    array_warnings: ArrayWarnings | None,
+) -> list[np.ndarray]:
+    """Return what calls give that are kept for blocks that lie so."""
+    arrays = [[blocks[n] for n in call.sources] for call in calls]
+    made, flags = _called(plan, calls, arrays, outs)
+    kinds = asked_for(flags, np.geterr()) if flags else ()
+    if not kinds:
+        return made
+    with FloatReports(array_warnings) as reports:
+        if find_reports(plan, blocks, kinds, reports):
+            return made
+        return run_whole(plan, list(map(made_now, blocks)), reports, outs)
 
 
 def _is_ready(decision: Decision, mode: str, work: int) -> bool:
@@ -150,7 +188,7 @@ def _placed(program: Program, blocks: Sequence[Any]) -> tuple[PlanKernels, list[
     kernels = _planned(program, shapes, drawn)
     if drawn:
         whole = kernels.plan.shape
-        arrays = [x if is_drawn_in(x, whole) else made(x) for x in arrays]
+        arrays = [x if is_drawn_in(x, whole) else made_now(x) for x in arrays]
     return kernels, arrays
 
 
@@ -206,11 +244,14 @@ def _run(
     outs: Mapping[int, Any] | None,
 ) -> list[np.ndarray]:
     kernels, arrays = _placed(program, blocks)
+    named, calls = kernels.calls(mode, arrays, outs or {})
+    if calls is not None:
+        return _by_kept_calls(kernels.plan, calls, arrays, outs or {}, array_warnings)
     with FloatReports(array_warnings) as reports:
-        found = _by_kernels(kernels, mode, arrays, reports, outs or {})
+        found = _by_kernels(kernels, mode, arrays, reports, outs or {}, named)
         if found is not None:
             return found
-        return run_whole(kernels.plan, list(map(made, arrays)), reports, outs or {})
+        return run_whole(kernels.plan, list(map(made_now, arrays)), reports, outs or {})
 
 
 def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlock]) -> str:

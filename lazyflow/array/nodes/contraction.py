@@ -144,7 +144,8 @@ class Contraction(Expr):
 def in_wide_blocks(node: Expr) -> Expr:
     """Return a product in wide blocks, where its inputs can be cut so: BLAS is faster on them.
 
-    As wide as leaves tasks enough for many workers, which may be less than they were. For a product whose chunks nobody will see. 4,000 x 4,000 in blocks of 1,000 took 1.13 times
+    As wide as leaves tasks enough for many workers, which may be less than they were. For a
+    product whose chunks nobody will see. 4,000 x 4,000 in blocks of 1,000 took 1.13 times
     NumPy's time, in blocks of 1,000 x 4,000 0.99 times.
     """
     if not isinstance(node, Contraction) or not all(x.free for x in node.inputs):

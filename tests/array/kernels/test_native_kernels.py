@@ -151,6 +151,24 @@ def binary(ufunc, a, b, dtype=F8):
     return Step(ufunc, (a, b), (dtype, dtype, dtype))
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 7, 8, 9, 128, 129, 300])
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "fmin"])
+@pytest.mark.parametrize("dtype", [F8, F4, I8])
+def test_blocks_of_rows_are_added_up_as_whole_blocks_are(blocks, kind, dtype):
+    """What is read in place, and what is computed, with a short last block; and signs of zeros."""
+    if kind == "fmin" and dtype == I8:
+        return
+    rng = np.random.default_rng(blocks)
+    for rest, outer in ((0, 1), (5, 3), (PIECE - 1, 2)):
+        x = rng.standard_normal((outer, PIECE * blocks - rest)) * 3
+        x = (1 + x / 1e6 if kind == "prod" else x).astype(dtype)
+        x[0] = -0.0 if dtype.kind == "f" else 0
+        reduction = Reduction(kind, (1,), dtype)
+        for steps, value in (((), 0), ((Step(np.multiply, (0, 0), (dtype,) * 3),), 1)):
+            (expected,), (got,) = both(Program((dtype,), steps, ((value, reduction),)), [x])
+            same_values(got, expected)
+
+
 @pytest.mark.parametrize("blocks", [1, 2, 15, 16, 17, 33, 256, 257])
 @pytest.mark.parametrize("masked", [False, True])
 def test_blocks_of_rows_are_merged_as_whole_blocks_are(blocks, masked):

@@ -1,9 +1,15 @@
-"""A compiled kernel called over a block, without the GIL."""
+"""A compiled kernel called over a block, without the GIL.
+
+What a call needs but for the arrays is made once for blocks of one layout: sixteen threads that
+each work in Python for a tenth of a millisecond before they let go of the lock are no faster
+than ten of them.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,22 +21,22 @@ from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.layouts import SourceLayouts
 from lazyflow.array.kernels.native.llvm_scans import scan_numbers
 from lazyflow.array.kernels.native.llvm_text import LINE
-from lazyflow.array.kernels.order import GROUP, PIECE, Form, from_blocks, kept_shape
+from lazyflow.array.kernels.order import GROUP, PIECE, Form, from_blocks, kept_shape, rounds
 from lazyflow.array.kernels.planning import ON_THE_WAY, BlockPass, BlockPlan, lines_of
 
 _WIDE = 2048  # columns that are reduced at once where they lie
 _FLAGS = {1: "invalid", 4: "divide", 8: "over", 16: "under"}  # of x86
+_ASKED = sum(_FLAGS)
 
 
-def call_kernel(
-    function: Any,
-    plan: BlockPlan,
-    some: BlockPass,
-    sources: SourceLayouts,
-    loops: Sequence[int],
-    scratch: int,
-) -> tuple[list[np.ndarray], int]:
-    """Run a kernel over a block; return what it writes, and the flags that it raised.
+Maker = Callable[[], np.ndarray]
+
+
+class PassCall:
+    """The call of a kernel for a pass over blocks of one layout.
+
+    What it needs besides arrays and results lies in one piece of memory: first the scratch memory,
+    then, each from a whole line on, rings, results of blocks, states and counts.
 
     Parameters
     ----------
@@ -41,49 +47,134 @@ def call_kernel(
     scratch
         How many values go through scratch memory.
     """
-    results = [_new(plan, some, at, sources.outs.get(at)) for at in some.outputs]
-    states, lines = _lines(plan, some, results) if some.scans else ((), ())
-    memory = np.empty(scratch * PIECE * 8 + LINE, np.uint8)
-    whole_line = -(-memory.ctypes.data // LINE) * LINE
-    drawn = [x.draw.params for x in sources.arrays if type(x) is DrawnBlock]
-    pointers = (
-        *compiler.flag_functions(), *loops, *map(_address, sources.arrays),
-        *map(_address, results), whole_line, *map(_address, drawn),
-    )
+
+    def __init__(
+        self, function: Any, plan: BlockPlan, some: BlockPass, sources: SourceLayouts,
+        loops: Sequence[int], scratch: int,
+    ) -> None:
+        self.function = function
+        self.outputs = some.outputs
+        self.sources = some.sources
+        self.into = frozenset(sources.outs)
+        self.first = (*compiler.flag_functions(), *loops)
+        self.room = scratch * PIECE * 8
+        kinds = [_kind(plan, at) for at in some.outputs]
+        self.drawn = [x.draw.params for x in sources.arrays if type(x) is DrawnBlock]
+        self._place_results(plan, some, kinds)
+        self._place_states(plan, some, kinds)
+        self.chosen = {
+            n: self._piece(8) for n, kind in enumerate(kinds) if kind == "chosen"
+        }
+        #: The shapes of results that no further round follows.
+        self.shapes = {
+            n: _final(plan, some.outputs[n]) for n, kind in enumerate(kinds)
+            if kind and kind not in ON_THE_WAY
+        }
+        self.finished = None not in self.shapes.values()
+        part = 0
+        if some.form is not None:
+            in_columns = some.form.inner > 1
+            part = some.form.outer * some.form.inner if in_columns else prod(some.form.partial)
+        lines = [n for step in some.scans for n in scan_numbers(plan.shape, step.op.axis)]
+        numbers = (*_grid(plan, some, scratch), sources.row, part, *sources.strides, *lines)
+        self.numbers = (ctypes.c_int64 * len(numbers))(*numbers)
+
+    def _piece(self, size: int) -> int:
+        """Return where a new piece of memory of so many bytes begins."""
+        place = self.room
+        self.room += -(-size // LINE) * LINE
+        return place
+
+    def _place_results(self, plan: BlockPlan, some: BlockPass, kinds: Sequence[str]) -> None:
+        """Find places for what is written, and for what is made of that.
+
+        `written` has for each output what makes its array, or where it lies; `merged`, by outputs,
+        what makes the results of rows.
+        """
+        self.written: list[Maker | int] = []
+        self.rings: list[int] = []
+        self.merged: dict[int, Maker] = {}
+        for n, (at, kind) in enumerate(zip(some.outputs, kinds, strict=True)):
+            dtype, form = _dtype(plan, at), some.form
+            parts = 3 if kind == "moments" else 1
+            if form is None or not kind or kind in ON_THE_WAY:
+                self.written.append(partial(np.empty, _shape(plan, some, at), dtype))
+                continue
+            if form.inner > 1:
+                self.written.append(partial(np.empty, _shape(plan, some, at), dtype))
+            elif kind == "moments":
+                mask = plan.lowered.outputs[at].mask
+                self.written.append(partial(moments.new_moments, form, dtype, mask is not None))
+            else:
+                self.written.append(self._piece(prod(form.partial) * dtype.itemsize))
+            if form.inner > 1 or kind == "moments":
+                size = _rows_of_ring(form) * parts * form.inner * dtype.itemsize
+                self.rings.append(self._piece(size))
+            if form.inner == 1:
+                shape = (*(3,) * (kind == "moments"), form.outer, 1, 1)
+                self.merged[n] = partial(np.empty, shape, dtype)
+
+    def _place_states(self, plan: BlockPlan, some: BlockPass, kinds: Sequence[str]) -> None:
+        """Find places for the states of scans: the number of the output that is one, or a place."""
+        ends = {
+            plan.lowered.outputs[at].value: n for n, at in enumerate(some.outputs)
+            if kinds[n] == "last"
+        }
+        self.ends: list[int | None] = [ends.get(step.results[0]) for step in some.scans]
+        self.states = [
+            self._piece(prod(lines_of(plan.shape, step.op.axis)) * step.loop[0].itemsize)
+            for step in some.scans
+        ]
+
+    def __call__(
+        self, arrays: Sequence[Any], outs: Mapping[int, Any]
+    ) -> tuple[list[Any], int]:
+        """Run the kernel over a block; return what it makes, and the flags that it raised.
+
+        Parameters
+        ----------
+        arrays
+            The sources, of the layouts.
+        outs
+            For outputs, by number, arrays; it is written into those that were when it was made.
+        """
+        memory = np.empty(self.room + LINE, np.uint8)
+        start = memory.ctypes.data
+        line = -(-start // LINE) * LINE
+        written: list[Any] = [
+            outs[at] if at in self.into else new if isinstance(new, int) else new()
+            for at, new in zip(self.outputs, self.written, strict=True)
+        ]
+        places = [line + x if type(x) is int else x.ctypes.data for x in written]
+        drawn = self.drawn
+        if drawn:
+            drawn = [x.draw.params for x in arrays if type(x) is DrawnBlock]
+        merged = {n: new() for n, new in self.merged.items()}
+        pointers = (
+            *self.first, *map(address, arrays), *places, line, *map(address, drawn),
+            *[line + at for at in self.rings], *map(address, merged.values()),
+            *[line + at if n is None else places[n]
+              for n, at in zip(self.ends, self.states, strict=True)],
+            *[line + at for at in self.chosen.values()],
+        )
+        flags = self.function((ctypes.c_void_p * len(pointers))(*pointers), self.numbers)
+        for n, shape in self.shapes.items():
+            made = merged.get(n, written[n])
+            written[n] = made if shape is None else made.reshape(shape)
+        for n, at in self.chosen.items():
+            count = memory[line - start + at:][:8].view(np.int64)
+            written[n] = _shrunk(written[n], count.item())
+        return written, flags & _ASKED
+
+
+def _grid(plan: BlockPlan, some: BlockPass, scratch: int) -> tuple[int, ...]:
+    """Return outer, length and inner, and the rows and elements of a row of a tile."""
     form = some.form
     if form is None:
-        grid = (1, 1, plan.size, 1, PIECE if scratch else plan.size)
-    elif form.inner == 1:
-        grid = (1, form.outer, form.length, max(1, PIECE // form.length), PIECE)
-    else:
-        grid = (*form, GROUP, _piece(form.inner) if scratch else _WIDE)
-    part = 0
-    if form is not None:
-        in_columns = form.inner > 1
-        part = form.outer * form.inner if in_columns else prod(form.partial)
-        merged = [
-            n for n, at in enumerate(some.outputs)
-            for kind in [_kind(plan, at)]
-            if kind == "moments" or (in_columns and kind and kind not in ON_THE_WAY)
-        ]
-        rings = [new_ring(form, plan, some.outputs[n]) for n in merged]
-        partial = results  # kept while the kernel runs
-        if not in_columns:
-            results = list(results)
-            for n in merged:
-                results[n] = np.empty((3, form.outer, 1, 1), partial[n].dtype)
-            rings += [results[n] for n in merged]
-        pointers += tuple(map(_address, rings))
-    chosen = [n for n, at in enumerate(some.outputs) if _kind(plan, at) == "chosen"]
-    counts = [np.zeros(1, np.int64) for _ in chosen]
-    pointers += tuple(map(_address, (*states, *counts)))
-    numbers = (*grid, sources.row, part, *sources.strides, *lines)
-    flags = function(
-        (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
-    )
-    for n, count in zip(chosen, counts, strict=True):
-        results[n] = _shrunk(results[n], count.item())
-    return results, flags
+        return (1, 1, plan.size, 1, PIECE if scratch else plan.size)
+    if form.inner == 1:
+        return (1, form.outer, form.length, max(1, PIECE // form.length), PIECE)
+    return (*form, GROUP, _piece(form.inner) if scratch else _WIDE)
 
 
 def _shrunk(array: np.ndarray, count: int) -> np.ndarray:
@@ -98,44 +189,38 @@ def _shrunk(array: np.ndarray, count: int) -> np.ndarray:
     return array
 
 
-def _lines(
-    plan: BlockPlan, some: BlockPass, results: Sequence[np.ndarray]
-) -> tuple[Sequence[np.ndarray], tuple[int, ...]]:
-    """Return the states of scans, where the ends are wanted these, and numbers of their lines."""
-    ends = {
-        plan.lowered.outputs[at].value: own for at, own in zip(some.outputs, results, strict=True)
-        if _kind(plan, at) == "last"
-    }
-    states: list[np.ndarray] = []
-    numbers: tuple[int, ...] = ()
-    for step in some.scans:
-        own = ends.get(step.results[0])
-        lines = lines_of(plan.shape, step.op.axis)
-        states.append(np.empty(lines, step.loop[0]) if own is None else own)
-        numbers += scan_numbers(plan.shape, step.op.axis)
-    return states, numbers
-
-
 def _kind(plan: BlockPlan, at: int) -> str:
     """Return the kind of an output's reduction; empty if it is not reduced."""
     reduction = plan.lowered.outputs[at].reduction
     return "" if reduction is None else reduction.kind
 
 
-def new_ring(form: Form, plan: BlockPlan, at: int) -> np.ndarray:
-    """Return memory for the results of blocks of columns that are not merged yet.
+def _dtype(plan: BlockPlan, at: int) -> np.dtype[Any]:
+    """Return the dtype of an output's value."""
+    return plan.lowered.dtypes[plan.lowered.outputs[at].value]
+
+
+def _final(plan: BlockPlan, at: int) -> tuple[int, ...] | None:
+    """Return the shape of an output's result, if one round is all of its reduction."""
+    reduction = plan.lowered.outputs[at].reduction
+    if reduction is None or len(rounds(plan.shape, reduction.axes)) > 1:
+        return None
+    parts = (3,) if reduction.kind == "moments" else ()
+    return (*parts, *kept_shape(plan.shape, reduction.axes))
+
+
+def _rows_of_ring(form: Form) -> int:
+    """Return how many rows of results of blocks of columns may be there that are not merged yet.
 
     Sixteen of each level of the tree of order.py, of the highest as many as there are.
     """
     rows, level = 0, form.partial[1]
     while level >= GROUP:
         rows, level = rows + GROUP, -(-level // GROUP)
-    parts = 3 if _kind(plan, at) == "moments" else 1
-    dtype = plan.lowered.dtypes[plan.lowered.outputs[at].value]
-    return np.empty((rows + level, parts, form.inner), dtype)
+    return rows + level
 
 
-def _address(array: Any) -> int:
+def address(array: Any) -> int:
     """Return the address of an array, of a draw its first place."""
     return array.first if type(array) is DrawnBlock else array.ctypes.data
 
@@ -147,34 +232,27 @@ def _piece(inner: int) -> int:
     return min(most, -(-even // GROUP) * GROUP)
 
 
-def _new(plan: BlockPlan, some: BlockPass, at: int, out: Any) -> np.ndarray:
-    """Return the array for what a kernel writes of an output."""
-    value, reduction, mask = plan.lowered.outputs[at]
-    dtype, form = plan.lowered.dtypes[value], some.form
-    if reduction is not None and reduction.kind == "chosen":
-        return np.empty(plan.size + 1, dtype)  # what is not chosen is written over after it
-    if reduction is not None and reduction.kind == "last":
-        return np.empty(kept_shape(plan.shape, reduction.axes), dtype)
-    if reduction is None or form is None:
-        return np.empty(plan.shape, dtype) if out is None else out
-    if form.inner > 1:  # merged by the kernel
-        parts = (3,) if reduction.kind == "moments" else ()
-        return np.empty((*parts, form.outer, 1, form.inner), dtype)
-    if reduction.kind == "moments":
-        return moments.new_moments(form, dtype, mask is not None)
-    return np.empty(form.partial, dtype)
-
-
-def finish_output(plan: BlockPlan, at: int, written: np.ndarray) -> np.ndarray:
-    """Return the result of an output from what a kernel has written of it."""
-    reduction = plan.lowered.outputs[at].reduction
+def _shape(plan: BlockPlan, some: BlockPass, at: int) -> tuple[int, ...]:
+    """Return the shape of what a kernel writes of an output, unless it is merged by rows."""
+    reduction, form = plan.lowered.outputs[at].reduction, some.form
     if reduction is None:
-        return written
-    if reduction.kind in ON_THE_WAY:
-        return written
+        return plan.shape
+    if reduction.kind == "chosen":
+        return (plan.size + 1,)  # what is not chosen is written over after it
+    if reduction.kind == "last" or form is None:
+        return kept_shape(plan.shape, reduction.axes)
+    parts = (3,) if reduction.kind == "moments" else ()
+    return (*parts, form.outer, 1, form.inner)
+
+
+def finish_output(plan: BlockPlan, at: int, made: np.ndarray) -> np.ndarray:
+    """Return the result of an output from what a kernel has made of it."""
+    reduction = plan.lowered.outputs[at].reduction
+    if reduction is None or reduction.kind in ON_THE_WAY or _final(plan, at) is not None:
+        return made
     if reduction.kind == "moments":
-        return moments.finish_moments(plan.shape, reduction, written)
-    return from_blocks(reduction, plan.shape, written)
+        return moments.finish_moments(plan.shape, reduction, made)
+    return from_blocks(reduction, plan.shape, made)
 
 
 def asked_for(flags: int, modes: Any) -> set[str]:

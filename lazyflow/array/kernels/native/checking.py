@@ -11,7 +11,7 @@ from lazyflow import config
 from lazyflow.array.kernels.draws.block import DrawnBlock, made
 from lazyflow.array.kernels.draws.draw import made_up_draw
 from lazyflow.array.kernels.lowering import Lowered, Output
-from lazyflow.array.kernels.native.calling import call_kernel, finish_output
+from lazyflow.array.kernels.native.calling import PassCall, finish_output
 from lazyflow.array.kernels.native.layouts import source_layouts
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.planning import (
@@ -102,7 +102,8 @@ def difference(spec: KernelSpec, loops: Sequence[int], scratch: int, function: A
             sources = source_layouts(plan, some, values, {})
             if sources.layouts != tuple(layout for _, layout in spec.sources):
                 return "it could not be checked"
-            written, _ = call_kernel(function, plan, some, sources, loops, scratch)
+            call = PassCall(function, plan, some, sources, loops, scratch)
+            written, _ = call(sources.arrays, sources.outs)
             for at, own in zip(some.outputs, written, strict=True):
                 got = finish_output(plan, at, own)
                 wrong = _differing(expected[at], got)

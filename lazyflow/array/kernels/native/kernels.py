@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyflow.array.kernels.draws.block import DrawnBlock
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.blocks import ELEMENTS, HALF, SUPPORTED
+from lazyflow.array.kernels.native.calling import PassCall
 from lazyflow.array.kernels.native.checking import difference
 from lazyflow.array.kernels.native.compiler import Kernel
 from lazyflow.array.kernels.native.elementary.formulas import OWN
@@ -31,7 +33,7 @@ from lazyflow.array.kernels.native.staging import (
     reads_in_place,
     stages_of,
 )
-from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan, scans_of
+from lazyflow.array.kernels.planning import ANY, BlockPass, BlockPlan, fits, scans_of
 from lazyflow.array.kernels.program import CAST, ScanOperation, TileFunction
 from lazyflow.recent import Recent
 
@@ -40,6 +42,7 @@ from lazyflow.recent import Recent
 _SHORT = 8
 _STREAMED = 1 << 22  # bytes of a block from which reductions leave the caches alone
 _MOST = 256  # kernels that are remembered, and up to as many older ones
+_LAYOUTS = 64  # of the blocks of a plan, likewise
 
 
 class PreparedKernel(NamedTuple):
@@ -79,6 +82,7 @@ class PlanKernels:
     def __init__(self, plan: BlockPlan) -> None:
         self.plan = plan
         self._kernels: dict[Any, PreparedKernel] = {}
+        self._calls: Recent[Any, list[PassCall]] = Recent(_LAYOUTS)
 
     @cached_property
     def refusal(self) -> str:
@@ -88,6 +92,24 @@ class PlanKernels:
             for some in self.plan.passes
         )
         return next(filter(None, map(_why_refused, specs)), "")
+
+    def calls(self, mode: str, blocks: Sequence[Any], outs: Mapping[int, Any]) -> Any:
+        """Return a key for blocks that lie so, and the calls of all passes if they were kept.
+
+        Both are None where NumPy's functions have to run.
+        """
+        if mode == "numpy" or self.plan.size <= 1:
+            return None, None
+        if mode == "auto" and (self.plan.why_whole or self.refusal):
+            return None, None
+        named = mode, *map(_layout, blocks), *[
+            (at, _layout(out)) for at, out in outs.items() if fits(self.plan, at, out)
+        ]
+        return named, self._calls.get(named)
+
+    def keep(self, named: Any, calls: list[PassCall]) -> None:
+        """Keep the calls of all passes, for blocks of which none has to be copied."""
+        self._calls[named] = calls
 
     def decide(
         self, some: BlockPass, values: Sequence[Any], mode: str, outs: Mapping[int, Any]
@@ -113,6 +135,11 @@ class PlanKernels:
             self._kernels[named] = prepared
         why = prepared.refusal or (_short_runs(some, sources) if mode == "auto" else "")
         return Decision(why, sources, prepared)
+
+
+def _layout(x: Any) -> Any:
+    """Return what tells how a block lies in memory, whose shape and dtype are known."""
+    return (x.strides, x.draw.formula if type(x) is DrawnBlock else x.flags.aligned)
 
 
 _known: Recent[KernelSpec, PreparedKernel] = Recent(_MOST)

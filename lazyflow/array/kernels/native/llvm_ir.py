@@ -2,7 +2,7 @@
 
 pointers    feclearexcept, fetestexcept, loops (function and data of each of their calls), sources
             (of drawn ones the first place), outputs, scratch, parameters of draws; for each
-            output whose blocks are merged a ring (llvm_merging.py), and of rows the result; for
+            output whose blocks are merged a ring (llvm_merging.py), of rows the result; for
             each scan its state (llvm_scans.py), for chosen elements how many there are
 numbers     outer, length and inner of the grid, rows and elements of a row of a tile at most,
             elements of a row of the sources that lie in rows, elements of one part of moments;
@@ -28,6 +28,7 @@ from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.elements import elements_of, evaluated
 from lazyflow.array.kernels.native.llvm_merging import (
     flush,
+    merge_moments,
     merge_rows,
     mergers,
     new_levels,
@@ -134,7 +135,7 @@ class Writer(Text):
         names += [f"params{at}" for at, _ in _draws(spec)]
         names += [f"ring{at}" for at, *_ in spec.merged]
         if not spec.in_columns:
-            names += [f"merged{at}" for at, *_ in spec.merged]
+            names += [f"merged{at}" for at, *_ in spec.reduced]
         names += [f"state{at}" for at in range(len(self.scans))]
         names += [f"many{at}" for at, *_ in spec.chosen]
         for at, name in enumerate(names):
@@ -155,6 +156,8 @@ class Writer(Text):
             b.do(f"store i64 0, ptr %{name}")
         for at, *_ in spec.merged:
             new_levels(b, at)
+        for at, *_ in spec.chosen:
+            b.do(f"store i64 0, ptr %many{at}")
         for at, (dtype, layout) in enumerate(spec.sources):
             if layout == CONSTANT:
                 self.constant(at, f"%source{at}", dtype)
@@ -278,8 +281,9 @@ class Writer(Text):
             flush(b, at, "%inner", self.element(b, f"%output{at}", before, dtype), "%part")
         self._count_on("in_outer", "1", "%outer", "tile", "finish")
         self.label("finish")
-        for at, *_ in self.spec.merged if not self.spec.in_columns else ():
-            merge_rows(self, at)
+        for at, kind, _ in self.spec.reduced if not self.spec.in_columns else ():
+            dtype = self.spec.dtypes[self.spec.outputs[at][0]]
+            merge_moments(self, at) if kind == "moments" else merge_rows(self, at, kind, dtype)
         b.do("%flags = call i32 %test(i32 61)")
         b.do("ret i32 %flags")
 

@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.kernels.native.blocks import BOOL, Body
-from lazyflow.array.kernels.native.llvm_reductions import merged, start, store_moments
+from lazyflow.array.kernels.native.llvm_reductions import (
+    merged,
+    start,
+    store_moments,
+    total_of_row,
+)
 from lazyflow.array.kernels.native.llvm_text import F8, Text
 from lazyflow.array.kernels.native.operations import emit
 from lazyflow.array.kernels.native.staging import KernelSpec
@@ -62,10 +67,26 @@ def flush(b: Body, at: int, cols: str, into: str, part: str) -> None:
     b.do(f"call void @flush{at}({given})")
 
 
-def merge_rows(text: Text, at: int) -> None:
+def merge_rows(text: Text, at: int, kind: str, dtype: DType) -> None:
+    """Write the merging of the results of rows' blocks, as if they were one block."""
+    blocks = _blocks(text.body)
+
+    def row(b: Body, number: str) -> None:
+        first = text.element(b, f"%output{at}", b.let(f"mul i64 {number}, {blocks}"), dtype)
+        found = total_of_row(b, f"merge.{kind}", dtype, f"ptr {first}, i64 {blocks}")
+        text.store(b, found, text.element(b, f"%merged{at}", number, dtype), dtype)
+
+    text.each(f"merging{at}", "%length", row)
+
+
+def _blocks(one: Body) -> str:
+    """Return how many blocks a row has."""
+    return one.let(f"udiv i64 {one.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
+
+
+def merge_moments(text: Text, at: int) -> None:
     """Write the merging of the moments of rows, when all their blocks are done."""
-    one = text.body
-    blocks = one.let(f"udiv i64 {one.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
+    blocks = _blocks(text.body)
 
     def row(b: Body, number: str) -> None:
         first = b.let(f"mul i64 {number}, {blocks}")
