@@ -12,7 +12,7 @@ from typing import Any
 from lazyflow.array.kernels.program import Reduction
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
-from lazyflow.array.nodes.indexing.masks import Chosen, Masked
+from lazyflow.array.nodes.indexing.masks import MaskedBlocks, Masked
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import MergePartials, Reduce, Reduced
 from lazyflow.array.nodes.scan import BlockEnds, Scan, Scanned, ends_of, expand_scans
@@ -277,7 +277,7 @@ class _Fusion:
         output, why = (value, reduction._replace(mask=mask)), "it chooses elements of each block"
         made = steps.made((output,), node.dtype, steps.chunks, steps.chunks, "getitem", why)
         same_line(made, node)
-        self._add(node, Chosen((made,), node.chunks[0]))
+        self._add(node, MaskedBlocks((made,), node.chunks[0]))
 
     def _reduced(self, bundle: list[Reduce]) -> None:
         inner = bundle[0].inputs[0]

@@ -94,7 +94,7 @@ def choose(first: int, axes: int, block: Any, mask: Any) -> Any:
     return block[(*(slice(None),) * first, mask)]
 
 
-class Chosen(Expr):
+class MaskedBlocks(Expr):
     """The elements chosen of each block by a program, in C order of the blocks.
 
     inputs
