@@ -12,7 +12,7 @@ from typing import Any
 from lazyflow.array.kernels.program import Reduction
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line
-from lazyflow.array.nodes.indexing.masks import MaskedBlocks, Masked
+from lazyflow.array.nodes.indexing.masks import Masked, MaskedBlocks
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.reduce import MergePartials, Reduce, Reduced
 from lazyflow.array.nodes.scan import BlockEnds, Scan, Scanned, ends_of, expand_scans
