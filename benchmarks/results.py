@@ -18,12 +18,17 @@ from typing import Any
 
 from benchmarks import cluster
 from benchmarks.measure import number
+from lazyflow.config import cpu_count
 
 #: Those that compare, in the order of the page.
-COMPARED = ("overhead", "processes", "actors", "arrays", "solvers", "engines", "cluster")
+COMPARED = (
+    "overhead", "processes", "actors", "arrays", "solvers", "scale", "engines", "cluster",
+)
 
 #: In full these take too long: what is larger than workers' memory goes to their disks and back.
 LONG = tuple(case for case in cluster.CASES if case.startswith("larger"))
+
+_WORKERS = 16  # of `scale`; on fewer cores more workers than these
 
 INTRODUCTION = """\
 Results
@@ -115,6 +120,9 @@ def main(argv: Sequence[str]) -> int:
             rest = [case for case in cluster.CASES if case not in LONG]
             reports.append(run(name, "--size", "full", *repeat, *_only(rest)))
             reports.append(run(name, "--size", "small", *repeat, *_only(LONG)))
+        elif name == "scale" and cpu_count() < _WORKERS:
+            more = ["--oversubscribe", str(_WORKERS)]
+            reports.append(run(name, "--size", given.size, *repeat, *more))
         else:
             reports.append(run(name, "--size", given.size, *repeat))
     if given.write:

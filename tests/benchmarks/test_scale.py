@@ -1,5 +1,7 @@
 """`benchmarks scale` compares answers, of numbers of workers bit by bit."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -38,3 +40,12 @@ def test_the_table_is_printed(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split()[-4:] == ["share", "by", "hand", "dask"]
     assert lines[3].startswith("x.sum()")
+
+
+def test_rows_of_more_workers_than_cores_have_a_goal(tmp_path):
+    path = tmp_path / "scale.json"
+    given = ["--size", "tiny", "--repeat", "1", "--oversubscribe", "16", "--json", str(path)]
+    assert scale.main([*given, "--only", "x.sum()", "x.mean(0)"]) == 0
+    (case,) = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    assert [row["label"] for row in case["rows"]] == ["x.sum()", "x.mean(0)"]
+    assert {row["goal"] for row in case["rows"]} == {"≤ 1.25"}
