@@ -20,6 +20,10 @@ _SHORT_ROW = 1 << 16
 
 _LEAST = 1 << 16  # elements of joined blocks, at the least
 _MOST = 1 << 20  # and at the most: 8 MiB of float64
+#: Tasks that large work is cut into: three for each of sixteen workers. However many there are, or
+#: bits would depend on it.
+TASKS = 48
+
 _PARTS = 8  # an array of a size in between is left in so many blocks, for as many threads
 
 

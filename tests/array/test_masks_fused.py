@@ -84,7 +84,7 @@ def test_kernels_choose_what_masks_of_numpy_do(data):
 
 
 def test_a_block_is_chosen_from_in_one_call():
-    """The calls of a block do not grow with it, and nothing as large as it is made."""
+    """The calls of a block do not grow with it."""
     counts = []
     for n in (100_000, 3_200_000):
         x = la.from_array(RNG.random(n), chunks=-1)

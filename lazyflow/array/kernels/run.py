@@ -12,8 +12,7 @@ from lazyflow import config
 from lazyflow.array.chunks import refuse_sparse
 from lazyflow.array.kernels import moments
 from lazyflow.array.kernels.describe import describe
-from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in
-from lazyflow.array.kernels.draws.block import made as made_now
+from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.lowering import KINDS, Lowered, lower
 from lazyflow.array.kernels.native.blocks import SUPPORTED
 from lazyflow.array.kernels.native.calling import PassCall, address, asked_for, finish_output
@@ -95,12 +94,12 @@ def _by_kernels(
         for n, x in zip(call.sources, own, strict=True)
     ):
         kernels.keep(named, calls)
-    made, flags = _called(plan, calls, arrays, outs)
+    results, flags = _called(plan, calls, arrays, outs)
     kinds = asked_for(flags, np.geterr()) if flags else ()
     if kinds and not find_reports(plan, blocks, kinds, reports):
         return None
     reports.now = "reduce"
-    return [finish_output(plan, at, own) for at, own in enumerate(made)]
+    return [finish_output(plan, at, own) for at, own in enumerate(results)]
 
 
 def _called(
@@ -108,14 +107,14 @@ def _called(
     outs: Mapping[int, Any],
 ) -> tuple[list[Any], int]:
     """Return what the kernels of all passes make of each output, and the flags that they raise."""
-    made: list[Any] = [None] * len(plan.lowered.outputs)
+    results: list[Any] = [None] * len(plan.lowered.outputs)
     raised = 0
     for call, own in zip(calls, arrays, strict=True):
         written, flags = call(own, outs)
         raised |= flags
         for at, each in zip(call.outputs, written, strict=True):
-            made[at] = each
-    return made, raised
+            results[at] = each
+    return results, raised
 
 
 def _by_kept_calls(
@@ -124,14 +123,14 @@ def _by_kept_calls(
 ) -> list[np.ndarray]:
     """Return what calls give that are kept for blocks that lie so."""
     arrays = [[blocks[n] for n in call.sources] for call in calls]
-    made, flags = _called(plan, calls, arrays, outs)
+    results, flags = _called(plan, calls, arrays, outs)
     kinds = asked_for(flags, np.geterr()) if flags else ()
     if not kinds:
-        return made
+        return results
     with FloatReports(array_warnings) as reports:
         if find_reports(plan, blocks, kinds, reports):
-            return made
-        return run_whole(plan, list(map(made_now, blocks)), reports, outs)
+            return results
+        return run_whole(plan, list(map(made, blocks)), reports, outs)
 
 
 def _is_ready(decision: Decision, mode: str, work: int) -> bool:
@@ -188,7 +187,7 @@ def _placed(program: Program, blocks: Sequence[Any]) -> tuple[PlanKernels, list[
     kernels = _planned(program, shapes, drawn)
     if drawn:
         whole = kernels.plan.shape
-        arrays = [x if is_drawn_in(x, whole) else made_now(x) for x in arrays]
+        arrays = [x if is_drawn_in(x, whole) else made(x) for x in arrays]
     return kernels, arrays
 
 
@@ -251,7 +250,7 @@ def _run(
         found = _by_kernels(kernels, mode, arrays, reports, outs or {}, named)
         if found is not None:
             return found
-        return run_whole(kernels.plan, list(map(made_now, arrays)), reports, outs or {})
+        return run_whole(kernels.plan, list(map(made, arrays)), reports, outs or {})
 
 
 def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlock]) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import in_steps, together
+from lazyflow.array.chunks import TASKS, in_steps, together
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.array.nodes.elementwise import cast
@@ -27,8 +27,6 @@ from lazyflow.array.nodes.task_parts import named, writes_out
 from lazyflow.array.nodes.tree import TOGETHER, TreeReduction, merged
 from lazyflow.array.nodes.views import View, seen, view
 from lazyflow.graph.task import Task
-
-_TASKS = 48  # tasks there should be where there is so much to multiply: three for each of 16 cores
 
 _WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at most
 _FEWEST = 4  # blocks that are left then, at least
@@ -138,7 +136,7 @@ class Contraction(Expr):
         numbers = dict(zip(self.labels[0], self.inputs[0].numblocks, strict=True))
         sums = [(label, n) for label, n in numbers.items() if label not in self.labels[2]]
         tasks = prod([n for _, n in sums]) * prod(self.numblocks)
-        return sums, min(max(tasks // _TASKS, 1), TOGETHER)
+        return sums, min(max(tasks // TASKS, 1), TOGETHER)
 
 
 def in_wide_blocks(node: Expr) -> Expr:
@@ -159,7 +157,7 @@ def in_wide_blocks(node: Expr) -> Expr:
     most = max(_WIDE // max(size, 1), max(node.chunks[-1]))
     lengths = dict(zip(node.labels[0], node.inputs[0].shape, strict=True))
     work = columns * prod(lengths.values())  # type: ignore[arg-type]
-    fewest = min(max(_FEWEST, work // _WORTH), _TASKS)
+    fewest = min(max(_FEWEST, work // _WORTH), TASKS)
     count = max(-(-columns // most), -(-fewest // rows))
     if len(node.chunks[-1]) <= count < 2 * len(node.chunks[-1]):
         return node

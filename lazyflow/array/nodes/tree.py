@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.array.chunks import Chunks, normalize_chunks
+from lazyflow.array.chunks import TASKS, Chunks, normalize_chunks
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
@@ -25,8 +25,7 @@ from lazyflow.graph.task import Task
 #: How axes of a result come about: the number of an axis of the input, or the one chunk's length.
 Layout = tuple[int | tuple[int | None], ...]
 
-_PIECES = 48  # three for each of sixteen workers, of so many bytes at least:
-_WORTH = 1 << 20
+_WORTH = 1 << 20  # bytes of a piece from which a task more is worth it
 TOGETHER = 16  # parts that one task merges
 
 
@@ -224,7 +223,7 @@ def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
     limit = max(8 * config.get("chunk_bytes"), bytes_of(node.chunks))
     shape: Any = node.shape
     if any(len(node.chunks[k]) > 1 for k in axes):
-        limit = min(limit, max(prod(shape) * itemsize // _PIECES, _WORTH))
+        limit = min(limit, max(prod(shape) * itemsize // TASKS, _WORTH))
     if bytes_of(chunks) > limit:
         wanted = {k: -1 if k in axes else "auto" for k in range(node.ndim)}
         chunks = list(normalize_chunks(wanted, shape, limit, node.dtype))

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from lazyflow.array.chunks import are_parts, length
+from lazyflow.array.kernels.program import ScanOperation
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.contraction import Contraction
@@ -26,7 +27,7 @@ from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.nodes.reduce import Reduce, Reduced
 from lazyflow.array.nodes.reshaped import Reshape
-from lazyflow.array.nodes.scan import Scan, Scanned
+from lazyflow.array.nodes.scan import Scan, Scanned, ends_of
 from lazyflow.array.nodes.sources import InMemory, Tasks
 from lazyflow.array.nodes.tree import Tree
 from lazyflow.array.nodes.views import View
@@ -178,7 +179,10 @@ def _views(node: View) -> Iterator[str]:
 
 @_rule("operations on elements have chunks that fit all inputs", Elementwise)
 def _elementwise(node: Elementwise) -> Iterator[str]:
-    if not isinstance(node, Scanned):
+    if isinstance(node, Scanned):
+        for carries in node.inputs[1:]:
+            yield from _unequal(carries.chunks, ends_of(node.chunks, node.op.axis + node.ndim))
+    else:
         yield from _unequal(node.chunks, common_chunks(node.inputs, fit=True))
     if len(node.loop) <= len(node.inputs) + node.result:
         yield f"its loop has {len(node.loop)} dtypes"
@@ -189,12 +193,16 @@ def _fused(node: Fused) -> Iterator[str]:
     if len(node.program.inputs) != len(node.consts) + len(node.inputs):
         yield f"its program has {len(node.program.inputs)} inputs"
     axes = {axis for _, r in node.program.outputs if r is not None for axis in r.axes}
-    for x in node.inputs:
+    carries = {
+        step.operands[1] - len(node.consts) for step in node.program.steps
+        if isinstance(step.op, ScanOperation) and step.operands[1:]
+    }
+    for at, x in enumerate(node.inputs):
         skipped = node.ndim - x.ndim
         for axis, sizes in enumerate(x.chunks):
             own = node.chunks[axis + skipped]
-            is_reduced = axis + skipped in axes or set(sizes) == {1}  # as carries of scans are
-            if not (_fit(sizes, own) or sizes == (1,) or (is_reduced and len(sizes) == len(own))):
+            is_one = axis + skipped in axes or (at in carries and set(sizes) == {1})
+            if not (_fit(sizes, own) or sizes == (1,) or (is_one and len(sizes) == len(own))):
                 yield f"axis {axis} of {x}"
 
 

@@ -186,6 +186,7 @@ def test_blocks_of_rows_are_merged_as_whole_blocks_are(blocks, masked):
     *("sum", "mean", "std", "max", "prod", "all"),
     lambda x: la.nanstd(x, axis=0), lambda x: ((x - x.mean(0)) / x.std(0)).max(),
     lambda x: (x > 0).sum(0), lambda x: x.std(), lambda x: x.std(1), lambda x: x.sum(),
+    lambda x: x.cumsum(0).max(), lambda x: x.cumsum(1)[:, -1],
 ])
 def test_calls_do_not_grow_with_the_block(reduce):
     """Each lets go of the GIL and takes it again, for which the other threads queue."""

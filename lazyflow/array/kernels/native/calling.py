@@ -28,7 +28,6 @@ _WIDE = 2048  # columns that are reduced at once where they lie
 _FLAGS = {1: "invalid", 4: "divide", 8: "over", 16: "under"}  # of x86
 _ASKED = sum(_FLAGS)
 
-
 Maker = Callable[[], np.ndarray]
 
 
@@ -59,7 +58,7 @@ class PassCall:
         self.first = (*compiler.flag_functions(), *loops)
         self.room = scratch * PIECE * 8
         kinds = [_kind(plan, at) for at in some.outputs]
-        self.drawn = [x.draw.params for x in sources.arrays if type(x) is DrawnBlock]
+        self.draws = any(type(x) is DrawnBlock for x in sources.arrays)
         self._place_results(plan, some, kinds)
         self._place_states(plan, some, kinds)
         self.chosen = {
@@ -146,8 +145,8 @@ class PassCall:
             for at, new in zip(self.outputs, self.written, strict=True)
         ]
         places = [line + x if type(x) is int else x.ctypes.data for x in written]
-        drawn = self.drawn
-        if drawn:
+        drawn = []
+        if self.draws:
             drawn = [x.draw.params for x in arrays if type(x) is DrawnBlock]
         merged = {n: new() for n, new in self.merged.items()}
         pointers = (

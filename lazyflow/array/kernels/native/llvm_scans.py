@@ -20,6 +20,7 @@ from lazyflow.array.kernels.order import neutral
 from lazyflow.array.kernels.planning import scans_of
 
 _KEPT = ("done", "within", "line", "column")  # from lines to the next ones
+#: The arguments of `ScanWriter`'s functions, with places for their names.
 GIVEN = "ptr {}, ptr {}, i64 {}, i64 {}, i64 {}, i64 {}, ptr {}, ptr {}"
 
 
@@ -34,7 +35,7 @@ class ScanWriter(Text):
     `span` is the number of elements of lines that lie in each other, `inner` that of these lines.
     """
 
-    width = 8
+    width = 8  # of 100 lines 16 lanes would leave four that are done one by one, of each row
 
     def __init__(self, name: str, step: LoweredStep, writes: bool) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import block_slices, coalesced, refuse_sparse
+from lazyflow.array.chunks import TASKS, block_slices, coalesced, refuse_sparse
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.reading import LoadRegion
 from lazyflow.array.nodes.rechunking import MANY
@@ -26,8 +26,7 @@ from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
 
 _GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
-_GROUPS = 48  # there should be, of so many bytes each that a task more is worth it:
-_WORTH = 1 << 22
+_WORTH = 1 << 22  # bytes of a group from which a task more is worth it
 _FEW = 8  # blocks that a block is made of without an exchange, on average
 
 
@@ -273,7 +272,7 @@ def _together(count: int, size: int) -> int:
     Fewer, where less than three large groups for each of sixteen workers would be left.
     """
     size = max(size, 1)
-    return max(min(isqrt(count), _GROUP // size, max(count // _GROUPS, _WORTH // size)), 1)
+    return max(min(isqrt(count), _GROUP // size, max(count // TASKS, _WORTH // size)), 1)
 
 
 def collect(axes: Index, dtype: np.dtype[Any], points: TaskDetails, *blocks: Any) -> Any:

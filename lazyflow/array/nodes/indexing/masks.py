@@ -101,12 +101,12 @@ class MaskedBlocks(Expr):
         The fused node, whose blocks are of one axis: its own.
     """
 
-    __slots__ = ("made_as",)
+    __slots__ = ("sizes",)
     called = "getitem"
 
-    def __init__(self, inputs: tuple[Expr, ...], made_as: Any) -> None:
-        super().__init__(inputs, inputs[0].dtype, (made_as,))
-        self.made_as = made_as
+    def __init__(self, inputs: tuple[Expr, ...], sizes: Any) -> None:
+        super().__init__(inputs, inputs[0].dtype, (sizes,))
+        self.sizes = sizes
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (fused,) = self.inputs
