@@ -7,6 +7,7 @@ needs none of these references.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from lazyflow.graph.options import DEFAULT, Options
@@ -31,12 +32,13 @@ def bare_task(func: Any, args: tuple[Any, ...]) -> Task:
     return task
 
 
-_NOTHING = bare_task(VALUE, (None,))
+#: A task that is nobody's.
+NOTHING = bare_task(VALUE, (None,))
 
 
 def without_inputs(task: Task) -> Task:
     """Return a copy of a task that is called the same but refers to no other task or future."""
-    inputs = (_NOTHING,) * len(task._inputs)
+    inputs = (NOTHING,) * len(task._inputs)
     args = inputs if task._args is task._inputs else task._args
     if task._func is HELD:
         args = (_Named(task._args[0].name),)
@@ -50,6 +52,11 @@ def without_inputs(task: Task) -> Task:
 def name_only(task: Task) -> Task:
     """Return a task that has only the name and place of another, and how often it may run again."""
     new = bare_task(VALUE, (None,))
-    new._options = Options(label=task_name(task), crash_retries=task._options.crash_retries)
+    new._options = _label(task_name(task), task._options.crash_retries)
     new._code, new._lasti = task._code, task._lasti
     return new
+
+
+@lru_cache(maxsize=1000)
+def _label(name: str, crash_retries: int | None) -> Options:
+    return Options(label=name, crash_retries=crash_retries)

@@ -128,7 +128,11 @@ thread.start()
 def work(i):
     time.sleep(0.001)
     return i
+def settle():
+    while processes.info()["jobs"]:  # a job ends after its result is there
+        time.sleep(0)
 up()
+settle()  # what finalizes the barrier must not get the interrupt
 done = stopped = 0
 while stopped < {times}:
     try:
@@ -150,8 +154,7 @@ over.append(1)
 go.set()
 thread.join()
 up()
-while processes.info()["jobs"]:  # a job ends after its result is there
-    time.sleep(0)
+settle()
 lazyflow.shutdown()
 """
 

@@ -8,7 +8,7 @@ from state_scene import Plan, Scene, chain, option
 
 from lazyflow.schedulers.processes.decisions import values
 from lazyflow.schedulers.processes.decisions import workers as worker_events
-from lazyflow.schedulers.processes.decisions.batching import AHEAD, LEAST, TARGET
+from lazyflow.schedulers.processes.decisions.batching import AHEAD, LEAST, SERVED, TARGET
 from lazyflow.schedulers.processes.decisions.nodes import FETCHING, GROWTH
 
 # -- how much goes into a flight
@@ -37,6 +37,16 @@ def test_a_flight_takes_no_longer_than_it_should():
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(100)])
     assert [len(f) for f in scene.to_run()[0]] == [4, 4]  # and another waits behind it
+
+
+@pytest.mark.parametrize("workers", [1, 4, 8, 16])
+def test_the_caller_sends_no_more_flights_a_second_however_many_the_workers(workers):
+    scene = Scene(workers)
+    scene.learn(1, seconds=TARGET / 4)
+    scene.job([Plan() for _ in range(200 * workers)])
+    longest = max(1, workers / SERVED) * TARGET
+    for flights in scene.to_run():
+        assert [len(flight) * TARGET / 4 for flight in flights] == [longest] * 2
 
 
 def tree(leaves, fan_in):

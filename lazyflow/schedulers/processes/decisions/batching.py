@@ -7,13 +7,14 @@ leave the worker.
 
 How much goes into a flight follows from the measured durations. A task of a function that was never
 measured goes alone, then at most four times as many go as were measured, up to about `TARGET`
-seconds of work; and only so many that the flights of all workers end together, since with flights
-of five one of two workers would get ten tasks of sixteen. A flight that ends within subtrees goes
-on to where one value of it waits for inputs from elsewhere, up to `TARGET` longer: several would
-wait for what other workers make of the same subtrees, and be held meanwhile. Of what is ready in a
-background job each worker gets as many tasks, so that values which somebody holds lie evenly. A
-second flight may wait at the worker behind a short one; behind a long one, or one of unknown
-length, it would be held up.
+seconds of work, and more if there are more workers than `SERVED`: a flight costs the process that
+sends it a tenth of a millisecond, and it serves all of them. Only so many go that the flights of
+all workers end together, since with flights of five one of two workers would get ten tasks of
+sixteen. A flight that ends within subtrees goes on to where one value of it waits for inputs from
+elsewhere, up to twice as long: several would wait for what other workers make of the same subtrees,
+and be held meanwhile. Of what is ready in a background job each worker gets as many tasks, so that
+values which somebody holds lie evenly. A second flight may wait at the worker behind a short one;
+behind a long one, or one of unknown length, it would be held up.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from lazyflow.schedulers.processes.decisions.state import State
 
 AHEAD = 8  # tasks that may wait for inputs on their way to one worker
 TARGET = 0.003  # seconds of work in one flight
+SERVED = 4  # workers with flights of `TARGET`: 16 would keep the caller's process busy
+_PLENTY = 4  # flights for each worker: equal ones are of `_target` to within an eighth
 LEAST = TARGET / 3  # seconds; a smaller one costs more messages than the balance is worth
 
 
@@ -115,7 +118,7 @@ def _fill(state: State, worker: WorkerRecord) -> Flight | None:
         if node.job.background:
             more = min(more, _even(state, worker, node.job))
         _extend(state, worker, flight, [more, pace.mean])
-        flight.is_short = flight.cost < 2 * TARGET
+        flight.is_short = flight.cost < 2 * _target(state)
     flight.unanswered = len(flight.nodes)
     flight.forget, worker.forget = worker.forget, []
     worker.flights.append(flight)
@@ -146,7 +149,7 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
     budgets = {first.function: budget}
     cost = flight.cost
     limit = _fair(state, worker, lane, job, cost)
-    most = limit + min(limit, TARGET)
+    most = limit + min(limit, _target(state))
     while cost < limit or (cost < most and _is_within(lane, flight)):
         node = another(state, worker, lane, job)
         if node is None:
@@ -177,17 +180,25 @@ def _is_within(lane: Lane, flight: Flight) -> bool:
     return flight.joins > 1 or bool(following and len(following[-1].distinct) > 1)
 
 
+def _target(state: State) -> float:
+    """Return the seconds of work that a flight should have, where there is enough of it."""
+    return TARGET * max(1.0, len(state.workers) / SERVED)
+
+
 def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float) -> float:
     """Return the seconds of work up to which one more task goes into a flight.
 
     The worker's part of all the work that is sent and ready goes in equal flights of about
-    `TARGET`, or in one flight where two would be sent at once anyway. What is queued for the
+    `_target`, or in one flight where two would be sent at once anyway. What is queued for the
     worker is its own, unless all can have the inputs, and so is what follows from what it was sent.
     """
+    target = _target(state)
     if lane.following:
-        return TARGET
+        return target
     if lane.queue and not is_at_hand(lane.queue[0]):
         part = (len(lane.queue) + 1) * mean
+    elif len(job.ready) * mean > _PLENTY * target * len(state.workers):
+        return target - mean / 2
     else:
         there = [w for w in state.workers if w.up and not w.doomed]
         flying = sum(f.cost for w in there for f in w.flights)
@@ -195,7 +206,7 @@ def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float)
         shared = sum(len(queue) for queue in queues if queue and is_at_hand(queue[0]))
         whole = (len(job.ready) + shared + 1) * mean + flying
         part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.flights)
-    flights = round(part / TARGET)
+    flights = round(part / target)
     return max(part if flights <= 2 else part / flights, LEAST) - mean / 2
 
 

@@ -36,7 +36,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
 )
 from lazyflow.schedulers.processes.decisions.queues import Queues
 from lazyflow.schedulers.processes.decisions.refcounts import RefCounts
-from lazyflow.schedulers.remote.task_stub import name_only
+from lazyflow.schedulers.remote.task_stub import NOTHING, name_only
 
 LONGEST = 1000  # tasks; a held value with a longer lineage is copied out of its worker at once
 #: A value that took so many times longer to make than a copy takes is copied at once, too. The
@@ -132,9 +132,10 @@ class Lineage:
             if job.depends:
                 foreign.update(s for s in node.inputs if s.job is not job)
             node.inputs = node.distinct = ()
-            if node.want:  # others may hold it
-                node.task = name_only(node.task)
+            if node.want:
                 node.users = [u for u in node.users if u.job is not job]
+                is_held = node.pinned or node.users  # by others; else it is in some old list only
+                node.task = name_only(node.task) if is_held else NOTHING
         for source in foreign:
             source.users = [u for u in source.users if u.job is not job]
         if job.listed:
