@@ -1,6 +1,7 @@
 """How much faster more workers are: arrays, solvers and small tasks on 1, 2, 4, ... threads.
 
-Beside it loops by hand, on as many threads as there are cores, and dask; the share of the ideal is
+Beside it loops by hand, on as many threads as there are cores, and dask; beside processes, a pool
+of `multiprocessing` of as many, which is given one task at a time. The share of the ideal is
 the time of one worker, divided by that of the most and by their number. All numbers of workers
 have to give the same bits, and all sides the same answer.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -39,12 +41,16 @@ class Work(NamedTuple):
 
     answers
         The sides have an answer that is the same.
+    naps
+        Its tasks sleep, in processes: more of these than cores are as fast as on as many cores, as
+        long as the process that serves them is. By hand is a pool of as many.
     """
 
     ours: Callable[[Data], Any]
     hand: Callable[[Data, Any], Any] | None = None
     dask: Callable[[Any, Data], Any] | None = None
     answers: bool = True
+    naps: bool = False
 
 
 class Data:
@@ -313,6 +319,26 @@ def _spins(seconds: float) -> dict[str, Any]:
     return {"ours": ours, "hand": hand, "answers": False}
 
 
+def _nap(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def _naps(seconds: float) -> dict[str, Any]:
+    """Return the works of tasks that sleep so long each, 5 s of them together."""
+
+    def count(data: Data) -> int:
+        return int(min(5.0, data.rows * 12.5e-6) / seconds)
+
+    def ours(data: Data) -> Any:
+        nap = lazyflow.delayed(_nap)
+        return lazyflow.compute([nap(seconds) for _ in range(count(data))])
+
+    def hand(data: Data, pool: Any) -> Any:
+        pool.map(_nap, [seconds] * count(data), chunksize=1)
+
+    return {"ours": ours, "hand": hand, "answers": False, "naps": True}
+
+
 WORKS = {
     "x.sum()": Work(**_of(lambda x: x.sum()), hand=_hand_sum),
     "x.mean(0)": Work(**_of(lambda x: x.mean(0)), hand=lambda d, p: _hand_moments(d, p)[0]),
@@ -337,6 +363,8 @@ WORKS = {
     "tasks of 1 ms": Work(**_spins(1e-3)),
     "tasks of 0.1 ms": Work(**_spins(1e-4)),
     "tasks of 0.02 ms": Work(**_spins(2e-5)),
+    "naps of 1 ms, in processes": Work(**_naps(1e-3)),
+    "naps of 5 ms, in processes": Work(**_naps(5e-3)),
 }
 
 
@@ -374,7 +402,8 @@ def compare(name: str, ours: Sequence[Timed], others: Sequence[Timed | None]) ->
 
 
 def measured(work: Work, data: Data, workers: int, repeat: int) -> Timed:
-    with lazyflow.config.set(scheduler="threads", num_workers=workers):
+    scheduler = "processes" if work.naps else "threads"
+    with lazyflow.config.set(scheduler=scheduler, num_workers=workers):
         return timed(lambda: work.ours(data), repeat)
 
 
@@ -391,7 +420,8 @@ def by_dask(work: Work, data: Data, workers: int, repeat: int) -> Timed | None:
 def by_hand(work: Work, data: Data, workers: int, repeat: int) -> Timed | None:
     if work.hand is None:
         return None
-    with ThreadPoolExecutor(workers) as pool:
+    pools: Any = multiprocessing.get_context("spawn").Pool if work.naps else ThreadPoolExecutor
+    with pools(workers) as pool:
         return timed(lambda: work.hand(data, pool), repeat)  # type: ignore[misc]
 
 
@@ -435,7 +465,8 @@ def main(argv: Sequence[str]) -> int:
         for name in given.only or WORKS:
             work = WORKS[name]
             ours = [measured(work, data, n, given.repeat) for n in numbers]
-            others = [side(work, data, cores, given.repeat) for side in (by_hand, by_dask)]
+            by = numbers[-1] if work.naps else cores
+            others = [side(work, data, by, given.repeat) for side in (by_hand, by_dask)]
             if work.answers:
                 compare(name, ours, others)
             times = [each.least for each in ours]
