@@ -35,12 +35,8 @@ LAYERS = [
     ("lazyflow.schedulers.cluster.dask", 3.55),
     ("lazyflow.schedulers.cluster.ray", 3.55),
     ("lazyflow.schedulers.cluster", 3.5),
-    ("lazyflow.schedulers", 3.6),  # the registry, and the names of core/base
+    ("lazyflow.schedulers", 3.6),  # the registry
     ("lazyflow.api", 4),
-    ("lazyflow.wire", 4),  # pickles of before name it
-    ("lazyflow.decorator", 4),
-    ("lazyflow.lazy", 4),
-    ("lazyflow.reduction", 4),
     ("lazyflow.array.chunks", 5),
     ("lazyflow.array.kernels", 5),
     ("lazyflow.array.names", 5),

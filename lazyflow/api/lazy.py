@@ -26,7 +26,7 @@ from lazyflow.services import service
 __all__ = ["Delayed"]
 
 
-class _NamedMethod:
+class _Method:
     """Calls the method of this name of its first argument."""
 
     __slots__ = ("name",)
@@ -42,10 +42,7 @@ class _NamedMethod:
         return getattr(obj, self.name)(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _NamedMethod, (self.name,)
-
-
-_Method = _NamedMethod  # pickles of earlier versions have this name
+        return _Method, (self.name,)
 
 
 def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -345,7 +342,7 @@ class _Attribute(Delayed):
 
     def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
         name = attribute_of(self._func)
-        return _called(_NamedMethod(name), (*self._inputs, *args), kwargs, dask_key_name)
+        return _called(_Method(name), (*self._inputs, *args), kwargs, dask_key_name)
 
 
 def _called(

@@ -11,7 +11,6 @@ The modules, in reading order:
     cluster/      runs them on distributed and on Ray
     actors/       actors on all of these
     registry.py   finds the scheduler for a name, an object or nothing
-    base.py       keeps the old import path of `core.base`
 
 A `compute` asks the registry for the scheduler, makes a run of the plan (`core.run.Run`, or the
 scheduler's own), passes it to the scheduler's `start` and sleeps in its `wait`. The run tells the

@@ -4,8 +4,7 @@ import pytest
 from plan_checks import checked
 
 from lazyflow import delayed
-from lazyflow.graph import passes
-from lazyflow.graph.passes import make_plan
+from lazyflow.graph.passes import PASSES, make_plan
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.spec import RULES, broken_rules, check
 
@@ -127,10 +126,10 @@ def test_sound_plans_break_no_rule():
             check(make_plan(wanted, optimize))
 
 
-@pytest.mark.parametrize("at", range(len(passes.PASSES)))
+@pytest.mark.parametrize("at", range(len(PASSES)))
 def test_the_suite_checks_plans_after_every_pass(at, monkeypatch):
     plan = make_plan([inc(1)])
     plan.needs[0] += 1
-    for apply in (passes.PASSES[at].apply, checked(lambda plan, optimize: plan)):
+    for apply in (PASSES[at].apply, checked(lambda plan, optimize: plan)):
         with pytest.raises(AssertionError, match="needs counts"):
             apply(plan, True)

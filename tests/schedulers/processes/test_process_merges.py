@@ -12,7 +12,7 @@ import pytest
 import lazyflow
 import lazyflow.array as la
 from lazyflow.api.runs import observers
-from lazyflow.schedulers.base import Observer
+from lazyflow.schedulers.core.base import Observer
 
 ON: dict[str, Any] = {"scheduler": "processes", "num_workers": 2}
 

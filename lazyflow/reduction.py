@@ -1,3 +1,0 @@
-"""Older pickles look here for what `lazyflow.api.reduction` has now."""
-
-from lazyflow.api.reduction import _fold as _fold
