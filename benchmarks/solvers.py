@@ -199,8 +199,7 @@ def one_pass(bench: Bench) -> Table:
     """loss and gradient once, CPU, beside np.sum of the rows; and two cores beside one, wall"""
     import lazyflow
     from lazyflow.learn.data.inputs import parts_of
-    from lazyflow.learn.data.rows import kept_rows
-    from lazyflow.learn.data.targets import ClassTargets
+    from lazyflow.learn.data.rows import ClassTargets, kept_rows
     from lazyflow.learn.kernels.losses import LOGISTIC
     from lazyflow.learn.solvers.problem import Problem as Kept
 

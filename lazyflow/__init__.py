@@ -47,13 +47,12 @@ from lazyflow.graph.options import annotate
 from lazyflow.schedulers.registry import shutdown
 
 if TYPE_CHECKING:
-    from lazyflow.api.arrivals import as_completed
-    from lazyflow.api.futures import Future
-    from lazyflow.api.reduction import tree_reduce
+    from lazyflow.api.decorator import tree_reduce
+    from lazyflow.api.futures import Future, put, submit
+    from lazyflow.api.futures import map as map
     from lazyflow.api.rerunning import rerun
-    from lazyflow.api.submitting import map as map
-    from lazyflow.api.submitting import put, submit
     from lazyflow.api.tracing import trace
+    from lazyflow.api.waiting import as_completed
     from lazyflow.api.worker_states import worker_state
     from lazyflow.diagnostics.dashboard.live import dashboard
     from lazyflow.diagnostics.profiling.recorder import profile
@@ -107,19 +106,19 @@ __all__ = [
 _ON_FIRST_USE = {
     "ActorPool": "lazyflow.api.actor_pool",
     "Future": "lazyflow.api.futures",  # concurrent.futures: 6 ms
-    "map": "lazyflow.api.submitting",  # not in __all__: a star must not hide the builtin
-    "put": "lazyflow.api.submitting",
-    "submit": "lazyflow.api.submitting",
+    "map": "lazyflow.api.futures",  # not in __all__: a star must not hide the builtin
+    "put": "lazyflow.api.futures",
+    "submit": "lazyflow.api.futures",
     "ProgressBar": "lazyflow.diagnostics.progress",
     "dashboard": "lazyflow.diagnostics.dashboard.live",
     "profile": "lazyflow.diagnostics.profiling.recorder",
     "actor": "lazyflow.api.actors",
     "get_actor": "lazyflow.api.actors",
-    "as_completed": "lazyflow.api.arrivals",
+    "as_completed": "lazyflow.api.waiting",
     "rerun": "lazyflow.api.rerunning",
     "tokenize": "lazyflow.graph.tokens.tokenize",
     "trace": "lazyflow.api.tracing",
-    "tree_reduce": "lazyflow.api.reduction",
+    "tree_reduce": "lazyflow.api.decorator",
     "visualize": "lazyflow.diagnostics.visualize",
     "worker_state": "lazyflow.api.worker_states",
 }

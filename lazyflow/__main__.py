@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
 
         return demo(argv[1:])
     if argv and argv[0] == "dashboard":
-        from lazyflow.diagnostics.dashboard.busy import main as busy
+        from lazyflow.diagnostics.dashboard.live import main as busy
 
         return busy(argv[1:])
     if not argv or argv[0] in ("-h", "--help"):

@@ -95,14 +95,14 @@ def checked_passes():
     """Check every plan that this process makes, after each pass."""
     from plan_checks import checked
 
-    from lazyflow.graph import passes
+    from lazyflow.graph import plan
 
-    plain = passes.PASSES.copy()
-    passes.PASSES[:] = [
-        passes.PlanPass(each.name, checked(each.apply), each.explain) for each in plain
+    plain = plan.PASSES.copy()
+    plan.PASSES[:] = [
+        plan.PlanPass(each.name, checked(each.apply), each.explain) for each in plain
     ]
     yield
-    passes.PASSES[:] = plain
+    plan.PASSES[:] = plain
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 
-from lazyflow.api.actors import Actor
+from lazyflow.api.actors import Actor, PendingCalls
 from lazyflow.api.futures import Future
-from lazyflow.api.pending_calls import PendingCalls
 from lazyflow.api.waiting import wait
 from lazyflow.departures import LastCall
 from lazyflow.graph.task import function_name

@@ -23,7 +23,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Self
 
 from lazyflow.api.lazy import Delayed
-from lazyflow.graph.building import new_task
+from lazyflow.graph.binding import new_task
 from lazyflow.graph.task import Task, users_depth
 
 __all__ = ["Collection"]

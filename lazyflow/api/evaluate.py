@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from typing import Any, Literal, overload
 
-from lazyflow.api.run_options import RunOptions, SchedulerLike
-from lazyflow.api.runs import Outcome, finish, start, start_ahead
-from lazyflow.api.targets import Targets, finalized
+from lazyflow.api.runs import (
+    Outcome,
+    RunOptions,
+    SchedulerLike,
+    Targets,
+    finalized,
+    finish,
+    start,
+    start_ahead,
+)
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
-from lazyflow.graph.passes import explain_plan, make_plan
+from lazyflow.graph.plan import explain_plan, make_plan
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture

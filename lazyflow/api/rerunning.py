@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lazyflow import config
-from lazyflow.api.run_options import RunOptions
-from lazyflow.api.runs import finish, start
+from lazyflow.api.runs import RunOptions, finish, start
 from lazyflow.graph.kinds import COPIED, kinds
-from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import Task, call_arguments
-from lazyflow.schedulers.core.errors.failed_call import FailedCall, call_of
+from lazyflow.schedulers.core.errors.failures import FailedCall, call_of
 from lazyflow.store.values import consumer_copy
 
 __all__ = ["rerun"]

@@ -2,31 +2,289 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lazyflow import config
-from lazyflow.api.run_options import RunOptions, check_task_options, scheduler_of_plan
-from lazyflow.api.targets import CollectedError
 from lazyflow.departures import gone
 from lazyflow.errors import Cancelled
-from lazyflow.graph.kinds import ARRAY, kinds
-from lazyflow.graph.passes import make_plan
-from lazyflow.graph.plan import Plan
-from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.core.base import Request
-from lazyflow.schedulers.core.current_worker import here
+from lazyflow.graph.binding import bind
+from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds
+from lazyflow.graph.options import DEFAULT
+from lazyflow.graph.plan import Plan, make_plan
+from lazyflow.graph.task import HELD, Task, task_name, users_depth
+from lazyflow.schedulers.core.base import Request, Scheduler
 from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
-from lazyflow.schedulers.core.lifecycle import Lifecycle
-from lazyflow.schedulers.core.made_runs import make_run
+from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
+from lazyflow.schedulers.core.run import make_run
 from lazyflow.schedulers.core.snapshots import snapshot
+from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.owned import ResultHandover, forms
 from lazyflow.store.values import IteratorItems
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+
+# -- the lazy values inside the arguments of one compute, and how their values replace them
+
+
+class Targets:
+    """The tasks inside the arguments of one call, and the places of their values.
+
+    ``tasks`` are to be planned; ``fill`` takes their values (or rebuilt tasks) in the same order.
+    With ``keep=False`` a collection may be computed from other tasks than its own; with
+    ``once=True`` its tasks may write their parts of the value in place, and can run once only.
+    ``light`` is true when all tasks are so short that one thread is faster than several.
+    """
+
+    def __init__(
+        self, args: tuple[Any, ...], traverse: bool, keep: bool = True, once: bool = False
+    ) -> None:
+        if all(kinds[type(x)] == LAZY for x in args):
+            self.tasks: list[Task] = list(args)
+            self._items: Sequence[Any] | None = None
+            self.light = False
+            return
+        self._items, self._binder = args, None
+        if not all(kinds[type(x)] in (LAZY, COLLECTION) for x in args):
+            self._items, self._binder = bind(args, {}, traverse=traverse, as_is=True)
+        self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
+        self.tasks = []
+        self.light = True
+        for item in _optimized(self._items, keep):
+            is_task = kinds[type(item)] == LAZY
+            self.light = self.light and not is_task and item.__lazyflow_light__
+            if once and not is_task:
+                item = item.__lazyflow_once__()
+            tasks = [item] if is_task else list(item.__lazyflow_tasks__())
+            self._parts.append((item, len(self.tasks), len(self.tasks) + len(tasks)))
+            self.tasks.extend(tasks)
+
+    def fill(self, values: list[Any], joined: Callable[[Any, list[Any]], Any]) -> tuple[Any, ...]:
+        """Return the arguments with values in the places of lazy values.
+
+        `joined` makes the value of a collection from the values of its tasks.
+        """
+        if self._items is None:
+            return tuple(map(_plain, values))
+        found = [
+            _plain(values[first]) if kinds[type(item)] == LAZY else joined(item, values[first:last])
+            for item, first, last in self._parts
+        ]
+        return tuple(self._binder.fill(found)[0] if self._binder is not None else found)
+
+
+def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
+    """Return the items, after each class of collections has optimized all of its own at once."""
+    groups: dict[Any, list[int]] = {}  # positions of the items of each class
+    for at, item in enumerate(items):
+        if kinds[type(item)] == COLLECTION:
+            groups.setdefault(type(item), []).append(at)
+    if not groups:
+        return items
+    found = list(items)
+    for cls, places in groups.items():
+        better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
+        for at, item in zip(places, better, strict=True):
+            found[at] = item
+    return found
+
+
+def finalized(item: Any, values: list[Any]) -> Any:
+    """Return the value of a collection, given those of its tasks; or the error of a failed one."""
+    for value in values:
+        if isinstance(value, CollectedError):
+            return value.error
+    return item.__lazyflow_finalize__(values)
+
+
+class CollectedError:
+    """Stands for the value of a task that failed, under ``on_error="collect"``."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _plain(value: Any) -> Any:
+    return value.error if type(value) is CollectedError else value
+
+
+# -- what one call asks of its run: the checked keywords, and the scheduler that they lead to
+
+
+class ClusterClient(Protocol):
+    """A client of a cluster, as dask's `distributed.Client`."""
+
+    def subscribe_topic(self, topic: str, handler: Any) -> Any:
+        """Call a handler for the events of a topic."""
+
+
+#: What ``scheduler=`` takes: a name, a scheduler, an executor or the client of a cluster.
+SchedulerLike: TypeAlias = "str | Scheduler | Executor | ClusterClient"
+
+
+_RAYS = "; with lazyflow.config.set(ray_options={{{!r}: ...}}): Ray gets it as it is.".format
+_DASKS = "; with dask.annotate({}=...): distributed gets it as it is.".format
+
+#: Keywords of engines for tasks and actors, and what to type here instead.
+OF_ENGINES = {
+    "num_gpus": '; write delayed(f, resources={"GPU": 1}), and for an actor '
+    'config.set(ray_options={"num_gpus": 1}).',
+    "num_cpus": '; write delayed(f, resources={"CPU": 2}).',
+    "memory": '; write delayed(f, resources={"memory": bytes}).',
+} | {
+    word: _RAYS(word) for word in (
+        "accelerator_type", "label_selector", "placement_group", "runtime_env",
+        "scheduling_strategy")
+} | {word: _DASKS(word) for word in ("allow_other_workers", "executor", "span")}
+
+#: Keywords of other libraries, and what to type here instead.
+_ELSEWHERE = OF_ENGINES | {
+    "resources": "; it belongs to the task: delayed(f, resources=...).",
+    "workers": "; it belongs to the task: delayed(f, workers=...).",
+    "n_jobs": "; it is called num_workers here.",
+    "retries": "; it belongs to the task: delayed(f, retries=...).",
+    "priority": "; it belongs to the task: delayed(f, priority=...).",
+    "pool": "; pass the executor as scheduler=.",
+    "get": "; pass scheduler= instead.",
+}
+
+
+class RunOptions:
+    """The keywords of one compute or persist, checked; and whether all its tasks are light."""
+
+    __slots__ = (
+        "collect", "light", "num_workers", "optimize_graph", "scheduler", "timeout", "traverse",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        unknown: dict[str, Any],
+        scheduler: SchedulerLike | None = None,
+        num_workers: int | None = None,
+        traverse: bool = True,
+        optimize_graph: bool = True,
+        timeout: float | None = None,
+        on_error: str = "raise",
+    ) -> None:
+        for word in unknown:
+            known = [*RunOptions.__slots__[2:], "on_error"]
+            is_computes = word in known and name != "compute"
+            hint = (
+                "; compute() takes it, where one waits." if is_computes
+                else _ELSEWHERE.get(word) or config.nearest(word, known)
+            )
+            raise TypeError(f"{name}() got an unexpected keyword {word!r}{hint}")
+        given = num_workers
+        if num_workers is not None:
+            try:
+                num_workers = operator.index(num_workers)
+            except TypeError:
+                num_workers = 0
+            if num_workers < 1:
+                raise ValueError(f"num_workers must be a whole number, 1 or more; got {given!r}")
+        if on_error not in ("raise", "collect"):
+            raise ValueError(f"on_error must be 'raise' or 'collect'; got {on_error!r}")
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+            raise ValueError(f"timeout must be seconds, 0 or more; got {timeout!r}")
+        self.scheduler = scheduler_of(scheduler) if scheduler is not None else None
+        self.num_workers = num_workers
+        self.traverse = traverse
+        self.optimize_graph = optimize_graph
+        self.timeout = timeout
+        self.collect = on_error == "collect"
+        self.light = False
+
+    @classmethod
+    def of(cls, name: str, given: dict[str, Any]) -> RunOptions:
+        """Return the options that a method named `name` was given as keywords."""
+        known = {k: given[k] for k in (*cls.__slots__[2:], "on_error") if k in given}
+        return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
+
+
+def scheduler_or_default(given: SchedulerLike | None) -> Scheduler:
+    """Return the scheduler given, or the configured one, or that of this task, or threads."""
+    if given is not None:
+        return scheduler_of(given)
+    configured = config.get("scheduler")
+    if configured is None:
+        return scheduler_here.get() or scheduler_named("threads")
+    try:
+        return scheduler_of(configured)
+    except Exception as error:
+        error.add_note(
+            "It is the scheduler of lazyflow.config.set(scheduler=...), or of LAZYFLOW_SCHEDULER."
+        )
+        raise
+
+
+def scheduler_of_plan(plan: Plan, given: Scheduler | None) -> Scheduler:
+    """Return the scheduler that runs a plan.
+
+    It is the one given, or the configured one, or the one where the plan's inputs live, or that
+    of the task that asks, or threads.
+    """
+    if given is None and config.get("scheduler") is None:
+        for i in plan.leaves:
+            task = plan.tasks[i]
+            if task._func is HELD and task._args[0].scheduler is not None:
+                scheduler: Scheduler = task._args[0].scheduler
+                return scheduler
+    return given if given is not None else scheduler_or_default(None)
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def check_task_options(plan: Plan, scheduler: Scheduler) -> None:
+    """Refuse a plan whose tasks need workers that the scheduler can't choose.
+
+    Warn once of each other option of its tasks that has no effect there.
+    """
+    if "workers" not in scheduler.options:
+        for task in plan.tasks:
+            if task._options.workers is not None:
+                raise ValueError(
+                    f"{task_name(task)} asks for workers={list(task._options.workers)!r}, and "
+                    f"{_subject(scheduler)} can't choose between workers. Leave workers= out, or "
+                    'compute on scheduler="distributed"'
+                )
+    for option in ("priority", "resources", "crash_retries"):
+        if option in scheduler.options or (scheduler.name, option) in _warned:
+            continue
+        for task in plan.tasks:
+            if getattr(task._options, option) != getattr(DEFAULT, option):
+                import warnings
+
+                from lazyflow.errors import LazyflowWarning
+
+                _warned.add((scheduler.name, option))
+                warnings.warn(
+                    f"{option}= of {task_name(task)} has no effect on the {scheduler.name!r} "
+                    "scheduler",
+                    LazyflowWarning,
+                    stacklevel=users_depth(),
+                )
+                break
+
+
+def _subject(scheduler: Scheduler) -> str:
+    """Return the subject of a message about a scheduler."""
+    if scheduler is scheduler_here.get():
+        return "a task that computes others, which run in its own worker,"
+    return f"the {scheduler.name!r} scheduler"
+
 
 #: Observers in force where the code runs: see `lazyflow.diagnostics`.
 observers: ContextVar[tuple[Any, ...]] = ContextVar("lazyflow_observers", default=())

@@ -11,14 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.run_options import RunOptions, SchedulerLike
-from lazyflow.api.runs import finish, start
-from lazyflow.api.targets import Targets, finalized
-from lazyflow.graph.binding import bind
-from lazyflow.graph.building import new_leaf
+from lazyflow.api.runs import RunOptions, SchedulerLike, Targets, finalized, finish, start
+from lazyflow.graph.binding import bind, new_leaf
 from lazyflow.graph.kinds import ARRAY, ATOM, kinds
-from lazyflow.graph.passes import make_plan
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import VALUE, function_name
 from lazyflow.store.owned import ResultHandover
 

@@ -8,18 +8,300 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from queue import SimpleQueue
 from types import SimpleNamespace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from lazyflow import config
-from lazyflow.api.state_cells import StateCell, StateUse
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.schedulers.core import task_resources
-from lazyflow.schedulers.core.current_worker import here
+from lazyflow.schedulers.core.errors.failures import is_users_interrupt
+from lazyflow.schedulers.core.task_resources import asleep, here
 
-__all__ = ["WorkerState", "worker_state"]
+__all__ = ["Deadlock", "TaskLock", "WorkerState", "worker_state"]
+
+
+# -- A lock that one task at a time may hold ----------------------------------------------
+#
+# A thread of a pool that waits for the lock keeps its slot, or a thousand waiting tasks would mean
+# a thousand threads. But when the task that holds the lock sleeps itself, the work that it sleeps
+# for may need those slots: then the waiting threads give theirs up.
+
+#: Messages to a waiting thread: it holds the lock now; it shall give up its slot.
+_ACQUIRED, _GIVE_UP_SLOT = True, False
+
+#: For each thread that waits, the lock that it waits for.
+_waits: dict[int, TaskLock] = {}
+
+
+class Deadlock(RuntimeError):
+    """Two tasks would wait for each other for ever."""
+
+
+class TaskLock:
+    """A lock that knows the thread that holds it, and the threads that wait.
+
+    >>> lock = TaskLock()
+    >>> lock.acquire()
+    >>> lock.is_mine(), lock.try_acquire()
+    (True, False)
+    >>> lock.release()
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder = 0  # a thread; 0: none
+        self._holder_sleeps = False
+        self._waiting: deque[tuple[int, SimpleQueue[bool]]] = deque()
+
+    def is_mine(self) -> bool:
+        """Tell whether this thread holds the lock."""
+        return self._holder == threading.get_ident()
+
+    def acquire(self) -> None:
+        """Wait until this thread holds the lock; raises `Deadlock` when that can't be."""
+        me = threading.get_ident()
+        with self._lock:
+            if not self._holder:
+                self._holder = me
+                return
+            messages: SimpleQueue[bool] = SimpleQueue()
+            self._waiting.append((me, messages))
+            _waits[me] = self
+            gives_up_slot = self._holder_sleeps
+        try:
+            self._refuse_circle(me)
+            if not gives_up_slot:
+                gives_up_slot = messages.get() is _GIVE_UP_SLOT
+                if not gives_up_slot:
+                    return
+            with asleep():
+                _await_turn(messages)
+        except BaseException:
+            self._leave(me, messages)
+            raise
+
+    def release(self) -> None:
+        """Hand the lock to the thread that has waited longest."""
+        with self._lock:
+            self._pass_on()
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if no thread holds it; tell whether that was so."""
+        with self._lock:
+            if self._holder:
+                return False
+            self._holder = threading.get_ident()
+            return True
+
+    @contextmanager
+    def holder_asleep(self) -> Iterator[None]:
+        """Have waiting threads give up their slots while the holder of the lock sleeps."""
+        with self._lock:
+            self._holder_sleeps = True
+            waiting = [messages for _, messages in self._waiting]
+        for messages in waiting:
+            messages.put(_GIVE_UP_SLOT)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holder_sleeps = False
+
+    def _pass_on(self) -> None:
+        self._holder_sleeps = False
+        if self._waiting:
+            self._holder, messages = self._waiting.popleft()
+            _waits.pop(self._holder, None)
+            messages.put(_ACQUIRED)
+        else:
+            self._holder = 0
+
+    def _leave(self, me: int, messages: SimpleQueue[bool]) -> None:
+        """Wait no more, after an interrupt or a deadlock."""
+        with self._lock:
+            if (me, messages) in self._waiting:
+                self._waiting.remove((me, messages))
+                _waits.pop(me, None)
+            else:  # the lock was handed over just now
+                self._pass_on()
+
+    def _refuse_circle(self, me: int) -> None:
+        # All waiting threads are in `_waits` before they look: the last one of a circle sees it.
+        lock: TaskLock | None = self
+        while lock is not None:
+            holder = lock._holder
+            if holder == me:
+                if lock is self or me not in _waits:
+                    return  # the lock was handed over just now
+                raise Deadlock("it is in use by a task that waits for what this task has in use")
+            lock = _waits.get(holder)
+
+
+def _await_turn(messages: SimpleQueue[bool]) -> None:  # a loop beside `with`: see threads.py
+    while messages.get() is _GIVE_UP_SLOT:
+        pass
+
+
+# -- the cells that hold a worker state's values, and their use by tasks ------------------
+
+
+class HasFunctions(Protocol):
+    """What a cell needs of its `WorkerState`."""
+
+    def _open_functions(self) -> tuple[Any, ...]:
+        """Return init, reset and teardown."""
+
+
+class StateCell(task_resources.Kept):
+    """One value of a state: empty until the value is built, and after it is torn down."""
+
+    def __init__(self, state: HasFunctions) -> None:
+        self._state = weakref.ref(state)  # which owns this cell
+        self._name = repr(state)
+        self._values: list[Any] = []
+        self._teardown: Callable[[Any], Any] | None = None
+        self._lock = TaskLock()
+        self._built_by = 0
+
+    def is_of(self, state: HasFunctions) -> bool:
+        """Tell whether this cell is one of a state."""
+        return self._state() is state
+
+    def peek(self) -> Any:
+        """Return the value, built if need be, without reserving it for a task."""
+        try:
+            return self._values[0]
+        except IndexError:
+            value = self.acquire()
+            self.release()
+            return value
+
+    def acquire(self) -> Any:
+        """Return the value, when no other task has it in use."""
+        if self._built_by == threading.get_ident():
+            raise RuntimeError(f"init of {self._name} calls get() of the state that it builds")
+        try:
+            if not self._lock.is_mine():
+                self._lock.acquire()
+        except Deadlock as error:
+            raise RuntimeError(
+                f"{self._name} {str(error)[3:]}: both would wait for ever. Let all tasks that use "
+                "these states call get() in the same order"
+            ) from None
+        try:
+            if not self._values:
+                self._build()
+            return self._values[0]
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let the next task have the value, if this task still has it."""
+        if self._lock.is_mine():
+            self._lock.release()
+
+    def asleep(self) -> AbstractContextManager[None]:
+        """Return the context in which the task that has the value sleeps."""
+        return self._lock.holder_asleep()
+
+    def reset(self) -> None:
+        """Call the user's reset, if this task has the value."""
+        state = self._state()
+        reset = state._open_functions()[1] if state is not None and self._values else None
+        if reset is None or not self._lock.is_mine():
+            return
+        try:
+            reset(self._values[0])
+        except BaseException as error:
+            self._discard()
+            if is_users_interrupt(error):
+                raise
+            _log(f"reset of {self._name} raised; the next task builds another value", error)
+
+    def _build(self) -> None:
+        state = self._state()
+        assert state is not None
+        self._built_by = threading.get_ident()
+        try:
+            init, _, self._teardown = state._open_functions()
+            self._name = repr(state)
+            value = init()
+        except BaseException as error:
+            error.add_note(
+                f"It was raised while {state!r} was built in process {os.getpid()}; the next "
+                "task that asks for it tries again."
+            )
+            raise
+        finally:
+            self._built_by = 0
+        self._values.append(value)
+        task_resources.kept[id(self)] = self
+
+    def close(self) -> None:
+        """Tear the value down, unless a task has it in use."""
+        if self._values and self._lock.try_acquire():
+            try:
+                self._discard()
+            finally:
+                self.release()
+
+    def _discard(self) -> None:
+        task_resources.kept.pop(id(self), None)
+        value = self._values.pop()
+        if self._teardown is None:
+            return
+        try:
+            self._teardown(value)
+        except BaseException as error:
+            if is_users_interrupt(error):
+                raise
+            _log(f"teardown of {self._name} raised", error)
+
+    def forget(self) -> None:
+        """Leave the parent's value alone in the child of a fork, and begin with an empty cell."""
+        _inherited.append(self._values)
+        self._values, self._lock, self._built_by = [], TaskLock(), 0
+
+
+def _log(text: str, error: BaseException) -> None:
+    import logging
+
+    logging.getLogger("lazyflow").error("%s", text, exc_info=error)
+
+
+_inherited: list[Any] = []  # values of the parent, whose destructors must not run in a child
+
+
+class StateUse(task_resources.Use):
+    """The use of a state's value by a task, until the task ends."""
+
+    __slots__ = ("cell", "is_over", "state")
+
+    def __init__(self, run: Any, task: int, state: HasFunctions, cell: StateCell) -> None:
+        super().__init__(run, task)
+        self.state: Any = state
+        self.cell: Any = cell
+        self.is_over = False
+
+    def asleep(self) -> AbstractContextManager[None]:
+        asleep: AbstractContextManager[None] = self.cell.asleep()
+        return asleep
+
+    def end(self) -> None:
+        if self.is_over:
+            return
+        self.cell.reset()  # interrupted, it is called again: not released before it is reset
+        self.cell.release()
+        self.is_over = True
+        self.state = self.cell = None  # contexts keep this object
+
 
 T = TypeVar("T")
 

@@ -15,9 +15,7 @@ from lazyflow.array.aliases import Aliased, field_seen, item_seen, transposed_se
 from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
-from lazyflow.array.evaluation.as_tasks import as_tasks
-from lazyflow.array.evaluation.assembly import Assembly, buffered, finished
-from lazyflow.array.evaluation.lengths import kept, known
+from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, known
 from lazyflow.array.foreign import of_dask, plain, refuse_lazy
 from lazyflow.array.missing import missing
 from lazyflow.array.nodes.align import SizesNeeded

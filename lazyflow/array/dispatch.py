@@ -12,7 +12,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.names import HELPERS, PUBLIC, by_name
 from lazyflow.array.nodes.align import SizesNeeded
 

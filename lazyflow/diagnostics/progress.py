@@ -22,10 +22,10 @@ from typing import Any, TextIO
 from lazyflow.api.runs import always_observers, observers
 from lazyflow.api.works import WatchedWork
 from lazyflow.graph.task import task_name
-from lazyflow.schedulers.actors.watched_call import WatchedCall
+from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.event import Event
-from lazyflow.schedulers.core.program_observer import ProgramObserver
+from lazyflow.schedulers.core.observing import ProgramObserver
 
 __all__ = ["ProgressBar"]
 

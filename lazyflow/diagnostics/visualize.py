@@ -2,23 +2,381 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from colorsys import hls_to_rgb
+from dataclasses import dataclass, field, replace
+from math import log
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.api.targets import Targets
-from lazyflow.diagnostics.boxes import Vertex, one_of
-from lazyflow.diagnostics.coloring import by_function, by_order, by_time
-from lazyflow.diagnostics.drawing import Picture, draw
-from lazyflow.diagnostics.grouped import grouped
-from lazyflow.diagnostics.svg import MAX_TASKS
-from lazyflow.graph.passes import make_plan
+from lazyflow.api.runs import Targets
+from lazyflow.diagnostics import boxes
+from lazyflow.diagnostics.boxes import Vertex, count, one_of
+from lazyflow.diagnostics.profiling.texts import seconds, shown, shown_end
+from lazyflow.diagnostics.svg import MAX_TASKS, to_svg
+from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import Task, is_leaf, place_text, task_name
 from lazyflow.schedulers.core.errors.words import call_text, call_words, leaf_text, on_pages
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.recorder import Profile
 
-__all__ = ["visualize"]
+__all__ = [
+    "Picture", "Vertex", "by_function", "by_order", "by_time", "draw", "grouped", "visualize",
+]
+
+
+# -- the colours of drawn tasks: by function, by order, by the time that they took --------
+
+_GOLDEN = 0.618034  # of a circle of hues between one and the next: neighbours are told apart
+_RED, _YELLOW, _GREEN, _BLUE = 0.0, 0.15, 0.35, 0.62  # hues
+_RANGE = 1_000.0  # times below the longest by this factor are all green
+
+
+def by_function(vertices: Sequence[Vertex]) -> list[Vertex]:
+    """Return vertices whose hue is that of their function, far from the hue of the one before.
+
+    Examples
+    --------
+    >>> one, other = by_function([Vertex("load", ()), Vertex("clean", (0,))])
+    >>> one.fill == other.fill
+    False
+    """
+    number = {label: i for i, label in enumerate(dict.fromkeys(v.label for v in vertices))}
+    return [
+        v if v.kind == "value" else replace(v, fill=_light(number[v.label] * _GOLDEN % 1.0))
+        for v in vertices
+    ]
+
+
+def by_order(vertices: Sequence[Vertex]) -> list[Vertex]:
+    """Return vertices from yellow to blue, with their place in the tooltip.
+
+    Examples
+    --------
+    >>> by_order([Vertex("load", ()), Vertex("clean", (0,))])[1].title
+    'task 2 of 2\\n'
+    """
+    tasks = [i for i, vertex in enumerate(vertices) if vertex.kind != "value"]
+    found = list(vertices)
+    for place, i in enumerate(tasks):
+        hue = _YELLOW + (_BLUE - _YELLOW) * place / max(len(tasks) - 1, 1)
+        title = f"task {place + 1:,} of {len(tasks):,}\n{found[i].title}"
+        found[i] = replace(found[i], title=title, fill=_light(hue))
+    return found
+
+
+def by_time(
+    vertices: Sequence[Vertex], keys: Sequence[tuple[str, str]], profile: Profile
+) -> list[Vertex]:
+    """Return vertices from green to red by the mean time of their calls, on a logarithmic scale.
+
+    `keys` has the name and the line of each. What was not called keeps its colour.
+
+    Examples
+    --------
+    >>> import lazyflow
+    >>> with lazyflow.profile() as p:
+    ...     pass
+    >>> by_time([Vertex("load", ())], [("load", "a.py:1")], p)[0].fill
+    ''
+    """
+    times: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for task in profile.tasks:
+        times[task.name, task.place].append(task.seconds)
+    means = {key: max(sum(each) / len(each), 1e-9) for key, each in times.items()}
+    longest = max(means.values(), default=1.0)
+    found = []
+    for vertex, (name, line) in zip(vertices, keys, strict=True):
+        key = shown(name), shown_end(line)
+        if vertex.kind != "value" and key in means:
+            share = min(log(longest / means[key]) / log(_RANGE), 1.0)
+            title = f"{seconds(means[key])} on average of {count(len(times[key]), 'call')}"
+            vertex = replace(
+                vertex, title=f"{title}\n{vertex.title}",
+                fill=_light(_RED + (_GREEN - _RED) * share),
+            )
+        found.append(vertex)
+    return found
+
+
+def _light(hue: float) -> str:
+    """Return a colour on which dark text can be read."""
+    rgb = hls_to_rgb(hue, 0.82, 0.75)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
+
+
+# -- graphs that are too large to be drawn task by task: boxes of tasks that do the same --
+
+_NAMED = 12  # functions that the label and the tooltip of a box list
+
+
+def grouped(nodes: Sequence[Vertex], most: int) -> list[Vertex]:
+    """Return at most `most` vertices, each for all nodes of one function at one depth.
+
+    Nodes are one group where they have one label, one kind, and inputs of the same groups: the
+    chunks of an array expression, the levels of a tree. Where these are still too many (a long
+    chain), nodes of one label are one group; labels that lead to each other in a circle share a
+    box, and so do the rarest labels where there are more than `most`.
+
+    Examples
+    --------
+    >>> nodes = [Vertex("load", ())] * 4 + [Vertex("total", (0, 1, 2, 3), "output")]
+    >>> [(vertex.label, vertex.inputs) for vertex in grouped(nodes, 3)]
+    [('4 × load', ()), ('total', (0,))]
+    """
+    groups = _by_structure(nodes)
+    if max(groups, default=-1) >= most:
+        groups = _in_order(nodes, _without_circles(nodes, _by_label(nodes, most)))
+    return _vertices(nodes, groups)
+
+
+def _by_structure(nodes: Sequence[Vertex]) -> list[int]:
+    """Return the group of each node; equal ones have inputs in equal groups."""
+    known: dict[Hashable, int] = {}
+    groups: list[int] = []
+    for node in nodes:
+        label = "" if node.kind == "value" else node.label
+        key = node.kind, label, frozenset(groups[source] for source in node.inputs)
+        groups.append(known.setdefault(key, len(known)))
+    return groups
+
+
+def _by_label(nodes: Sequence[Vertex], most: int) -> list[int]:
+    """Return the group of each node by its label; the rarest labels are one group."""
+    often = Counter(node.label for node in nodes if node.kind != "value")
+    kept = {label: i for i, (label, _) in enumerate(often.most_common(most - 2), 2)}
+    return [0 if node.kind == "value" else kept.get(node.label, 1) for node in nodes]
+
+
+def _without_circles(nodes: Sequence[Vertex], groups: list[int]) -> list[int]:
+    """Return groups of which none leads back to itself: those in a circle become one."""
+    import numpy as np
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    pairs = {
+        (groups[source], group)
+        for node, group in zip(nodes, groups, strict=True) for source in node.inputs
+    }
+    size = max(groups) + 1
+    rows, columns = np.array([*pairs, (0, 0)]).T
+    edges = csr_array((np.ones(len(rows)), (rows, columns)), (size, size))
+    circles = connected_components(edges, connection="strong")[1].tolist()
+    return [circles[group] for group in groups]
+
+
+def _in_order(nodes: Sequence[Vertex], groups: list[int]) -> list[int]:
+    """Number groups so that inputs have smaller numbers."""
+    inputs: dict[int, set[int]] = {group: set() for group in dict.fromkeys(groups)}
+    for node, group in zip(nodes, groups, strict=True):
+        inputs[group].update(groups[source] for source in node.inputs)
+    number: dict[int, int] = {}
+    stack = list(reversed(inputs))
+    while stack:
+        group = stack.pop()
+        missing = inputs[group] - number.keys() - {group}
+        if group not in number:
+            if missing:
+                stack += [group, *missing]
+            else:
+                number[group] = len(number)
+    return [number[group] for group in groups]
+
+
+def _vertices(nodes: Sequence[Vertex], groups: list[int]) -> list[Vertex]:
+    members: list[list[Vertex]] = [[] for _ in range(max(groups, default=-1) + 1)]
+    inputs: list[dict[int, None]] = [{} for _ in members]
+    for node, group in zip(nodes, groups, strict=True):
+        members[group].append(node)
+        for source in node.inputs:
+            if groups[source] != group:
+                inputs[group][groups[source]] = None
+    return [
+        _box_of_several(group, tuple(sources))
+        for group, sources in zip(members, inputs, strict=True)
+    ]
+
+
+def _box_of_several(nodes: list[Vertex], inputs: tuple[int, ...]) -> Vertex:
+    """Return one box for several nodes: what they are, how many, and the first one's tooltip."""
+    kinds = {node.kind for node in nodes}
+    kind = "output" if "output" in kinds else "value" if kinds == {"value"} else "task"
+    if len(nodes) == 1:
+        return replace(nodes[0], inputs=inputs)
+    often = Counter(node.label for node in nodes).most_common()
+    if kind == "value" and len(often) > 1:
+        label = count(len(nodes), "value")
+    else:
+        names = ", ".join(label for label, _ in often[:_NAMED])
+        label = f"{len(nodes):,} × {names}{', …' if len(often) > _NAMED else ''}"
+    lines = [f"{times:,} × {label}" for label, times in often[:_NAMED]] if often[1:] else []
+    title = "\n".join([*lines, "the first: " + nodes[0].title])
+    return Vertex(label, inputs, kind, title, nodes[0].fill)
+
+
+# -- pictures of task graphs: as SVG of our own, or by graphviz ---------------------------
+#
+# It reads plain data and knows nothing of tasks.
+
+
+FORMATS = ("svg", "png", "pdf")
+ENGINES = ("builtin", "graphviz")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawn graph; as the last value of a notebook cell it shows itself.
+
+    Attributes
+    ----------
+    data : str or bytes
+        The SVG text, or the bytes of another format.
+    format : {"svg", "png", "pdf"}
+    summary : str
+        How many nodes and edges, for the repr.
+    filename : str or None
+        Where it was written.
+    """
+
+    data: str | bytes = field(repr=False)
+    format: str = "svg"
+    summary: str = ""
+    filename: str | None = None
+
+    def __repr__(self) -> str:
+        """Say what is drawn and where it went, never the data."""
+        size = boxes.count(len(self.data), "character" if isinstance(self.data, str) else "byte")
+        where = f", written to {self.filename!r}" if self.filename else ""
+        return f"<Picture: {self.summary}, {self.format} of {size}{where}>"
+
+    def _repr_svg_(self) -> str | None:
+        return self.data if isinstance(self.data, str) else None
+
+    def _repr_png_(self) -> bytes | None:
+        return self.data if isinstance(self.data, bytes) and self.format == "png" else None
+
+
+def draw(
+    nodes: Sequence[Vertex],
+    filename: str | os.PathLike[str] | None = None,
+    *,
+    format: str | None = None,
+    engine: str | None = None,
+    rankdir: str = "TB",
+) -> Picture:
+    """Draw a task graph, and write it to a file when one is named.
+
+    Parameters
+    ----------
+    nodes : sequence of Vertex
+        In topological order.
+    filename : str or path, optional
+        ``"graph.svg"``, or ``"graph"`` whose ending is then the format.
+    format : {"svg", "png", "pdf"}, optional
+        The ending of `filename`, else ``"svg"``.
+    engine : {"builtin", "graphviz"}, optional
+        ``"builtin"`` needs nothing, writes svg and takes up to 500 nodes; ``"graphviz"`` needs
+        the package of that name and the program ``dot``. By default svg is built in.
+    rankdir : {"TB", "BT", "LR", "RL"}
+        Where the edges point: down, up, right or left.
+
+    Raises
+    ------
+    ValueError
+        An unknown option, or too many nodes for the built-in engine.
+    ImportError, RuntimeError
+        graphviz is needed and its package, or its program, is missing.
+
+    Examples
+    --------
+    >>> draw([Vertex("3", (), "value"), Vertex("inc", (0,), "output")])
+    <Picture: 2 nodes, 1 edge, svg of 797 characters>
+    """
+    path, kind = _target(filename, format)
+    if engine is None:
+        engine = "builtin" if kind == "svg" else "graphviz"
+    boxes.one_of("engine", engine, ENGINES)
+    if engine == "builtin" and kind != "svg":
+        raise ValueError(
+            f"engine='builtin' writes svg, not {kind}: leave engine out, or give format='svg'"
+        )
+    data: str | bytes
+    if engine == "builtin":
+        data = to_svg(nodes, rankdir=rankdir)
+    else:
+        data = _by_graphviz(nodes, kind, rankdir)
+    if path is not None:
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+    edges = sum(len(set(node.inputs)) for node in nodes)
+    summary = f"{boxes.count(len(nodes), 'node')}, {boxes.count(edges, 'edge')}"
+    return Picture(data, kind, summary, None if path is None else str(path))
+
+
+def _target(filename: str | os.PathLike[str] | None, format: str | None) -> tuple[Path | None, str]:
+    """Return where to write, with its ending, and the format."""
+    if format is not None:
+        boxes.one_of("format", format, FORMATS)
+    if filename is None:
+        return None, format or "svg"
+    path = Path(filename)
+    ending = path.suffix[1:].lower()
+    if not path.name:
+        raise ValueError(f"filename={str(filename)!r} names no file: give one such as 'graph.svg'")
+    if format is None and ending and ending not in FORMATS:
+        raise ValueError(
+            f"filename={path.name!r} ends in no known format: end it in one of "
+            f"{boxes.listed('.' + known for known in FORMATS)}, or give format="
+        )
+    if format is not None and ending in FORMATS and ending != format:
+        raise ValueError(f"filename={path.name!r} and format={format!r} do not agree: drop one")
+    kind = format or ending or "svg"
+    return path if ending == kind else path.with_name(f"{path.name}.{kind}"), kind
+
+
+def _by_graphviz(nodes: Sequence[Vertex], format: str, rankdir: str) -> str | bytes:
+    """Draw with the program ``dot``, with the same looks."""
+    boxes.one_of("rankdir", rankdir, boxes.RANKDIRS)
+    boxes.check(nodes)
+    instead = "The built-in svg needs neither: give format='svg' and leave engine out"
+    try:
+        import graphviz
+    except ImportError as error:
+        raise ImportError(
+            f"drawing {format} by graphviz needs the Python package 'graphviz' (pip install "
+            f"graphviz) and its program 'dot', and the package is missing. {instead}"
+        ) from error
+    graph = graphviz.Digraph(
+        graph_attr={"rankdir": rankdir, "bgcolor": boxes.BACKGROUND},
+        node_attr={"shape": "box", "style": "rounded,filled", "fontname": "sans-serif"},
+        edge_attr={"color": boxes.LINE, "arrowsize": "0.7"},
+    )
+    for index, node in enumerate(nodes):  # dot reads entities in texts, so & is written as one
+        fill, border, width, _ = boxes.STYLES[node.kind]
+        graph.node(
+            str(index),
+            graphviz.escape(boxes.label_of(node).replace("&", "&amp;")),
+            tooltip=graphviz.escape(boxes.tooltip(node).replace("&", "&amp;")),
+            fillcolor=node.fill or fill,
+            color=border,
+            penwidth=str(width),
+        )
+        graph.edges((str(source), str(index)) for source in dict.fromkeys(node.inputs))
+    try:
+        data: bytes = graph.pipe(format=format, quiet=True)
+    except graphviz.ExecutableNotFound as error:
+        raise RuntimeError(
+            f"drawing {format} by graphviz needs the program 'dot', and it is not on the PATH: "
+            f"install your system's graphviz package. {instead}"
+        ) from error
+    except subprocess.CalledProcessError as error:
+        message = (error.stderr or b"").decode(errors="replace").strip()
+        raise RuntimeError(f"the program 'dot' could not draw {format}: {message}") from error
+    return data.decode() if format == "svg" else data
+
 
 _GROUPS = 100  # boxes of a grouped picture: more are not read
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import GeneratorType
 from typing import Any
 
 from lazyflow.graph.arguments import (
@@ -44,9 +46,164 @@ from lazyflow.graph.kinds import (
     TUPLE,
     kinds,
 )
-from lazyflow.graph.streams import MAKES_ITEMS, ItemStream, begun, streamed
-from lazyflow.graph.task import Task
+from lazyflow.graph.options import DEFAULT, NAMED, Options, annotation
+from lazyflow.graph.task import Task, height_over
 from lazyflow.services import service
+
+# -- streams ------------------------------------------------------------------------------
+#
+# Generators among the arguments of a call: their items are taken when the task asks for them.
+#
+# A short one is taken at the call, so that lazy values in it are found and any scheduler can send
+# it. Of a longer one that begins with plain values the rest is left, since it may have no end, or
+# more than fits the memory.
+
+#: Iterators that make their items one by one; others show what lies in memory already.
+MAKES_ITEMS = frozenset({GeneratorType, map, zip, filter, enumerate})
+
+_FIRST = 1000  # items that are taken at the call
+_FIRST_BYTES = 1 << 20  # or as many as have this size
+_KEPT_BYTES = 1 << 24  # of items that are kept for another run of the task
+
+_LAZY_OR_FOREIGN = frozenset({LAZY, COLLECTION, FOREIGN})
+
+
+def begun(iterator: Iterator[Any]) -> tuple[list[Any], bool]:
+    """Return the first items of an iterator, and whether it may have more that were not taken.
+
+    >>> import itertools
+    >>> begun(iter("ab")), len(begun(itertools.count())[0])
+    ((['a', 'b'], False), 1000)
+    """
+    items: list[Any] = []
+    size = 0
+    for item in iterator:
+        items.append(item)
+        size += _size(item)
+        if size > _FIRST_BYTES or len(items) >= _FIRST:
+            if not _holds_lazy(items):
+                return items, True
+            items.extend(iterator)
+    return items, False
+
+
+def _size(item: Any) -> int:
+    """Return a guess of the bytes of an item."""
+    kind = type(item)
+    if kind in (str, bytes, bytearray):
+        return len(item) + 64
+    if kinds[kind] == ARRAY:
+        return int(item.nbytes) + 128
+    return 64 if kind in IMMUTABLE else 1 << 12
+
+
+def _holds_lazy(items: list[Any]) -> bool:
+    """Tell whether a lazy value is among some items, or in lists, tuples and dicts among them."""
+    known: set[int] = set()
+    stack: list[Any] = [items]
+    while stack:
+        part = stack.pop()
+        for item in part.values() if type(part) is dict else part:
+            if kinds[type(item)] in _LAZY_OR_FOREIGN:
+                return True
+            if type(item) in (list, tuple, dict) and id(item) not in known:
+                known.add(id(item))
+                stack.append(item)
+    return False
+
+
+class ItemStream:
+    """An iterable over the items of a long iterator, which are taken when they are asked for.
+
+    What was taken is kept for another run of the task, until it is too much. After that it can
+    only be read to its end by the one that reads it then.
+    """
+
+    def __init__(self, kept: list[Any], rest: Iterator[Any]) -> None:
+        self._kept = kept
+        self._size = sum(map(_size, kept))
+        self._rest = rest
+        self._lock = threading.Lock()
+        self._last: object = None  # who reads it alone
+
+    def __iter__(self) -> Iterator[Any]:
+        return _Reader(self, self._kept)
+
+    def take(self, reader: object, kept: list[Any], at: int) -> Any:
+        """Return item `at` for a reader that has come to the end of `kept`."""
+        with self._lock:
+            if at < len(kept):  # another reader was here
+                return kept[at]
+            if self._last is not None and self._last is not reader:
+                raise _used_up()
+            item = next(self._rest)
+            if kinds[type(item)] in _LAZY_OR_FOREIGN:
+                raise TypeError(
+                    f"item {at} of an iterator among the arguments is a lazy value, after plain "
+                    "ones: it is found only among the first. Pass list(...) of it"
+                )
+            self._size += _size(item)
+            if self._size <= _KEPT_BYTES:
+                kept.append(item)
+            else:
+                self._last, self._kept = reader, []
+            return item
+
+    def all(self) -> list[Any]:
+        """Return all items, if they are not too many to be sent to another process."""
+        if self._last is None:
+            kept = self._kept
+            reader = iter(self)
+            while self._last is None and next(reader, self) is not self:
+                pass
+            if self._last is None:
+                return kept
+        raise TypeError(
+            f"an iterator among the arguments has more than {_KEPT_BYTES >> 20} MB of items, or no "
+            "end, and can't be sent to another process. Pass list(...) of it if that fits the "
+            "memory, make the items in the task, or compute on threads, which take them one by one"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ItemStream, (self.all(), iter(()))
+
+
+class _Reader:
+    """An iterator over the items of a `ItemStream`."""
+
+    __slots__ = ("_at", "_kept", "_me", "_stream")
+
+    def __init__(self, stream: ItemStream, kept: list[Any]) -> None:
+        self._stream = stream
+        self._kept = kept
+        self._at = 0
+        self._me = object()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        at, kept = self._at, self._kept
+        item = kept[at] if at < len(kept) else self._stream.take(self._me, kept, at)
+        self._at = at + 1
+        return item
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return iter, (self._stream.all(),)
+
+
+def _used_up() -> TypeError:
+    return TypeError(
+        "an iterator among the arguments was used up by an earlier run of this task, and had more "
+        f"than the {_KEPT_BYTES >> 20} MB of items that are kept for another one. Make the call "
+        "again with a new iterator, or pass list(...) of it"
+    )
+
+
+def streamed(items: list[Any], extra: Any) -> Any:
+    """Return an iterator over the only item, a `ItemStream`."""
+    return iter(items[0])
+
 
 #: Kinds that are looked at without ``traverse``, too.
 _NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME, FOREIGN})
@@ -384,3 +541,71 @@ def _bind_simple(
         found = {id(x): x.__lazyflow_value__() for x in inputs if kinds[type(x)] == COLLECTION}
         inputs = [found.get(id(x), x) for x in inputs]
     return tuple(inputs), Binder(items, holes, [], len(args), tuple(kwargs))
+
+
+# -- makes tasks of calls, and leaves of values -------------------------------------------
+
+
+def new_task(
+    cls: type[Task],
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    options: Options = DEFAULT,
+    *,
+    key: str | None = None,
+    traverse: bool = True,
+    depth: int = 1,
+) -> Any:
+    """Return a task of any call; the line that made it is `depth` frames above this one."""
+    note = annotation.get()
+    if note is not None:
+        options = note.apply(options)
+    task = object.__new__(Task)
+    if len(args) == 1 and kinds[type(args[0])] == LAZY and not kwargs:  # most operators and items
+        task._inputs = task._args = args
+        task._bind = None
+        height = args[0]._height + 1
+    else:
+        task._inputs, binder = bind(args, kwargs or {}, options.mutates, traverse)
+        if binder.holes or kwargs:
+            task._bind, task._args = binder, ()
+        else:
+            task._bind, task._args = None, tuple(binder.template)
+        height = height_over(task._inputs)
+    task._func = func
+    task._options = options
+    frame = sys._getframe(depth)
+    task._code = frame.f_code
+    task._lasti = frame.f_lasti
+    task._height = height
+    task._key = key
+    task.__class__ = cls  # last: Delayed refuses assignment
+    return task
+
+
+def new_leaf(
+    cls: type[Task],
+    func: Callable[..., Any],
+    value: Any,
+    key: str | None = None,
+    *,
+    made_at: Task | None = None,
+    depth: int = 1,
+) -> Any:
+    """Return a leaf: ``func`` is VALUE or HELD; ``made_at`` is a task made at the same line."""
+    leaf = object.__new__(Task)
+    leaf._func = func
+    leaf._args = (value,)
+    leaf._inputs = ()
+    leaf._bind = None
+    leaf._options = DEFAULT if key is None else NAMED
+    if made_at is not None:
+        leaf._code, leaf._lasti = made_at._code, made_at._lasti
+    else:
+        frame = sys._getframe(depth)
+        leaf._code, leaf._lasti = frame.f_code, frame.f_lasti
+    leaf._height = 0
+    leaf._key = key
+    leaf.__class__ = cls
+    return leaf

@@ -87,7 +87,7 @@ def clusters(
     Examples
     --------
     >>> from lazyflow import delayed
-    >>> from lazyflow.graph.passes import make_plan
+    >>> from lazyflow.graph.plan import make_plan
     >>> f, add = delayed(abs), delayed(max)
     >>> plan = make_plan([add(add(f(f(1)), f(2)), add(f(3), f(4)))])
     >>> one, tasks = (lambda i: 1.0), range(len(plan))

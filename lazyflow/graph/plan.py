@@ -3,13 +3,13 @@
 `in_order` walks from the wanted tasks to the leaves without recursion and numbers each task in
 the order in which one worker would run them: depth first, the higher input first, so that few
 values are alive at once. What is not reached is not in the plan: unneeded tasks are culled by
-that. The passes of `lazyflow.graph.passes`, where `make_plan` is, merge and fuse the rest.
+that. The passes of `lazyflow.graph.plan`, where `make_plan` is, merge and fuse the rest.
 
 A plan never changes once it is made, and it holds no state of any run: several threads may run
 one plan at once, and a trace runs one again and again.
 
     >>> from lazyflow import delayed
-    >>> from lazyflow.graph.passes import make_plan
+    >>> from lazyflow.graph.plan import make_plan
     >>> add = delayed(lambda x, y: x + y)
     >>> a, b = delayed(abs)(-1), delayed(abs)(-2)
     >>> plan = make_plan([add(add(a, b), b)])
@@ -23,12 +23,28 @@ one plan at once, and a trace runs one again and again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from os import urandom
 from typing import Any, NoReturn
 
+from lazyflow.departures import WeakTable
+from lazyflow.errors import KeyConflict
 from lazyflow.graph.items import Item
 from lazyflow.graph.options import DEFAULT, OPERATOR, Options
-from lazyflow.graph.task import HELD, VALUE, Task, height_of
+from lazyflow.graph.task import (
+    HELD,
+    VALUE,
+    Task,
+    function_name,
+    height_of,
+    is_leaf,
+    place_text,
+    set_key,
+)
 
 Inputs = list[tuple[int, ...] | None]
 Consumers = list[int | list[int] | None]
@@ -264,3 +280,326 @@ def plan_of(tasks: list[Task], number: dict[Task, int], wanted: Sequence[Task]) 
     number_of = number.__getitem__
     inputs = [tuple(map(number_of, t._inputs)) if t._inputs else None for t in tasks]
     return Plan(tasks, inputs, [number[t] for t in wanted])
+
+
+# -- names of tasks as text, made only when something needs one ---------------------------
+#
+# A key that the user gave is used as it is. A pure task, and an operator on anything, is named by
+# its function, its arguments and the keys of its inputs; every other task gets a name that no
+# other task has. Once made, a key stays with its task, also through pickle.
+
+#: The future of a task under a given key -> the task, while it lives, and its content.
+_held: WeakTable[Any, tuple[weakref.ref[Task], str]] = WeakTable()
+
+_naming = threading.Lock()  # two threads that ask at once get one name
+
+
+def key_of(task: Task) -> str:
+    """Return the key of a task; it and the keys that it is derived from are made when needed.
+
+    >>> from lazyflow import delayed
+    >>> key_of(delayed(5, name="five"))
+    'five'
+    >>> f = delayed(abs, pure=True)
+    >>> key_of(f(-1)) == key_of(f(-1)), key_of(f(-1)) == key_of(f(-2))
+    (True, False)
+    """
+    stack = [task]
+    while stack:
+        top = stack[-1]
+        if top._key is not None:
+            stack.pop()
+        elif top._options.pure or top._options.operator:
+            unnamed = [x for x in top._inputs if x._key is None]
+            if unnamed:
+                stack.extend(unnamed)
+            else:
+                set_key(top, f"{_prefix(top)}-{content_token(top)}")
+        else:
+            with _naming:
+                if top._key is None:
+                    set_key(top, f"{_prefix(top)}-{urandom(16).hex()}")
+    assert task._key is not None
+    return task._key
+
+
+def _prefix(task: Task) -> str:
+    """Return the word a key starts with; not the label, which equal tasks need not share."""
+    return type(task._args[0]).__name__ if is_leaf(task) else function_name(task._func)
+
+
+class _Input:
+    """Stands among the arguments for the value of an input, whose key is its content."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __lazyflow_tokenize__(self) -> str:
+        return self.key
+
+
+def content_token(task: Task) -> str:
+    """Return the hash of a task's function, arguments and input keys."""
+    from lazyflow.graph.tokens.tokenize import tokenize, unique_token
+
+    if task._func is HELD:
+        held = _held.get(task._args[0])
+        return held[1] if held is not None else unique_token()
+    inputs = [key_of(x) for x in task._inputs]
+    binder = task._bind
+    if binder is None:
+        literals = [None] * len(inputs) if inputs else list(task._args)
+        return tokenize(task._func, literals, list(range(len(inputs))), inputs)
+    if not binder.makers and not binder.names:
+        places = [position for position, _ in binder.holes]  # type: ignore[misc]
+        return tokenize(task._func, binder.template, places, inputs)
+    try:  # filled as for a run, since the order of sets and keywords must not count
+        args, kwargs = binder.fill([_Input(key) for key in inputs])
+    except Exception:  # a container of the user's that takes only real values
+        parts = (binder.template, binder.holes, binder.makers, binder.n_positional, binder.names)
+        return tokenize(task._func, parts, inputs)
+    return tokenize(task._func, args, kwargs)
+
+
+def hold_content(future: Any, task: Task) -> None:
+    """Note that the future of a task's value has the content of the task, which has a given key."""
+    try:
+        token = content_token(task)
+    except Exception:  # a __lazyflow_tokenize__ that raises must not stop a persist
+        token = f"unknown-{id(future)}"
+    _held[future] = (weakref.ref(task), token)
+
+
+def _origin(task: Task) -> Task | None:
+    held = _held.get(task._args[0]) if task._func is HELD else None
+    return task if held is None else held[0]()
+
+
+def same_content(one: Task, other: Task) -> bool:
+    """Tell whether two tasks that carry one key are the same call on equal arguments."""
+    origin = _origin(one)
+    if origin is not None and origin is _origin(other):
+        return True
+    return content_token(one) == content_token(other)
+
+
+def conflict(one: Task, other: Task) -> KeyConflict:
+    """Return the error for two different tasks under one key."""
+
+    def line_of(task: Task) -> str:
+        what = "value" if is_leaf(task) else function_name(task._func)
+        return f"  {what}, made at {place_text(task)}"
+
+    return KeyConflict(
+        f"the key {key_of(one)!r} was given to two different tasks:\n"
+        f"{line_of(one)}\n{line_of(other)}\n"
+        "Give each its own dask_key_name= (or name=); for a label that several tasks may share, "
+        "use lazyflow.annotate(name=...)."
+    )
+
+
+# -- passes -------------------------------------------------------------------------------
+#
+# The passes between a graph and its plan, in one list, and `make_plan`, which runs them.
+#
+# Each pass takes a plan and returns one: the same one where it has nothing to do, so running it
+# again changes nothing. Culling needs no pass: `in_order` reaches only what is wanted. Clustering
+# (`lazyflow.graph.grouping`) is done by the schedulers for which a message is expensive, since it
+# depends on measured costs.
+
+
+class PlanPass:
+    """One rewriting of plans.
+
+    Attributes
+    ----------
+    name
+        What the pass does, as a verb.
+    apply
+        Returns the rewritten plan; its second argument tells whether to optimize.
+    explain
+        Says in words and numbers what the pass did to the first plan to get the second.
+    """
+
+    __slots__ = ("apply", "explain", "name")
+
+    def __init__(
+        self, name: str, apply: Callable[[Plan, bool], Plan],
+        explain: Callable[[Plan, Plan], str],
+    ) -> None:
+        self.name = name
+        self.apply = apply
+        self.explain = explain
+
+
+def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
+    """Return the plan that computes the wanted tasks.
+
+    Raises
+    ------
+    KeyConflict
+        Two different tasks carry one key.
+    """
+    plan = plan_of(*in_order(wanted), wanted)
+    for each in PASSES:
+        plan = each.apply(plan, optimize)
+    return plan
+
+
+class Explanation(str):
+    """A text that a prompt or a notebook shows as ``print`` does, line by line."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def explain_plan(wanted: Sequence[Task]) -> str:
+    """Return what each pass does to the plan that computes the wanted tasks.
+
+    >>> from lazyflow import delayed
+    >>> square = delayed(lambda x: x * x, pure=True)
+    >>> explain_plan([delayed(max)(abs(square(3)), abs(square(3)))])
+    graph: 5 tasks, 0 of them values; 1 result is wanted
+    merge: 2 of 5 tasks are equal to others and join them
+    fuse: 3 tasks run as 2 units, the longest of 2 tasks
+    """
+    plan = plan_of(*in_order(wanted), wanted)
+    outputs = _counted(len(plan.outputs), "result is", "results are")
+    tasks, values = _counted(len(plan)), len(plan.leaves)
+    words = [f"graph: {tasks}, {values:,} of them values; {outputs} wanted"]
+    for each in PASSES:
+        before, plan = plan, each.apply(plan, True)
+        words.append(f"{each.name}: {each.explain(before, plan)}")
+    return Explanation("\n".join(words))
+
+
+def _counted(count: int, one: str = "task", many: str = "tasks") -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def merge(plan: Plan, optimize: bool = True) -> Plan:
+    """Let tasks with one key be one task: equal pure calls, and equal calls under a given key.
+
+    Operators on such tasks merge too. Other tasks stay apart: a hash for each of them would cost
+    more than merging saves. ``optimize=False`` merges tasks with given keys only. Raises
+    KeyConflict when one key stands for two different calls.
+
+    >>> from lazyflow import delayed
+    >>> square = delayed(lambda x: x * x, pure=True)
+    >>> wanted = [square(3), square(3), square(4)]
+    >>> merge(plan_of(*in_order(wanted), wanted)).outputs
+    [0, 0, 1]
+    """
+    if not plan.may_merge:
+        return plan
+    by_key: dict[str, int] = {}
+    kept: list[Task] = []
+    inputs: Inputs = []
+    numbers: list[int] = []  # of each task among the kept ones
+    mergeable: set[int] = set()
+    for i, task in enumerate(plan.tasks):
+        options = task._options
+        given = options.named
+        if given or (
+            optimize
+            and (
+                options.pure
+                or (options.operator and mergeable.issuperset(plan.inputs[i] or ()))
+            )
+        ):
+            mergeable.add(i)
+            at = by_key.setdefault(key_of(task), len(kept))
+            if at < len(kept):
+                twin = kept[at]
+                if (given or twin._options.named) and not same_content(task, twin):
+                    raise conflict(twin, task)
+                numbers.append(at)
+                continue
+        numbers.append(len(kept))
+        kept.append(task)
+        mine = plan.inputs[i]
+        inputs.append(mine and tuple([numbers[j] for j in mine]))
+    if len(kept) == len(plan):
+        return plan
+    return Plan(kept, inputs, [numbers[i] for i in plan.outputs])
+
+
+def _explain_merge(before: Plan, after: Plan) -> str:
+    if not before.may_merge:
+        return "no task is pure or has a key of its own"
+    joined = len(before) - len(after)
+    if not joined:
+        return f"none of {_counted(len(before))} is equal to another one"
+    is_equal = "is equal to another one and joins it" if joined == 1 else (
+        "are equal to others and join them"
+    )
+    return f"{joined:,} of {_counted(len(before))} {is_equal}"
+
+
+def fuse(plan: Plan, optimize: bool = True) -> Plan:
+    """Join linear chains, and items and attributes with what they are taken from, into units.
+
+    A unit runs on one worker without a look at the queue between its tasks; each of them keeps
+    its own events, retries and errors. No unit extends past a wanted result or across different
+    options, and what follows two items of one result may still run in parallel.
+
+    >>> from lazyflow import delayed
+    >>> q, r = delayed(divmod, nout=2)(7, 2)   # the call, then two items of its result
+    >>> f = delayed(abs)
+    >>> plan = make_plan([delayed(max)(f(f(q)), f(f(r)))])
+    >>> plan.heads      # call, item, abs, abs, item, abs, abs, max
+    [0, 0, 2, 2, 0, 5, 5, 7]
+    """
+    if not optimize:
+        return plan
+    tasks, consumers, end = plan.tasks, plan.consumers, plan.end
+    heads: list[int] | None = None
+    branches: set[int] = set()
+    for i, inputs in enumerate(plan.inputs):
+        if inputs is None or len(inputs) != 1:
+            continue
+        source = inputs[0]
+        task, before = tasks[i], tasks[source]
+        if not before._inputs and is_leaf(before):
+            continue
+        users = consumers[source]
+        if users.__class__ is list:
+            if not task._options.operator or end in users:
+                continue
+            branches.add(i)
+        elif source in branches:
+            continue
+        if task._options is not before._options and differ(task, before):
+            continue
+        if heads is None:
+            heads = list(range(end))
+        heads[i] = heads[source]
+    return plan.fused(heads)
+
+
+#: Returns the options that all tasks of one unit have.
+_of_units = attrgetter("priority", "resources", "workers", "retries", "crash_retries")
+
+
+def differ(task: Task, before: Task) -> bool:
+    """Tell whether the options of a task keep it out of the unit of its input."""
+    if task._options is OPERATOR:  # no option was given, and it costs next to nothing
+        return False
+    return _of_units(task._options) != _of_units(before._options)
+
+
+def _explain_fuse(before: Plan, after: Plan) -> str:
+    if after.heads is None:
+        return "no task runs in one unit with its input"
+    sizes = Counter(after.heads)
+    units = _counted(len(sizes), "unit", "units")
+    return f"{_counted(len(after))} run as {units}, the longest of {max(sizes.values()):,} tasks"
+
+
+#: Every pass, in the order in which they run.
+PASSES = [
+    PlanPass("merge", merge, _explain_merge),
+    PlanPass("fuse", fuse, _explain_fuse),
+]

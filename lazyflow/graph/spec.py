@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from lazyflow.graph.passes import differ
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.plan import Plan, differ
 from lazyflow.graph.task import Task, is_leaf
 
 Rule = Callable[[Plan], Iterator[str]]
@@ -40,7 +39,7 @@ def check(plan: Plan) -> None:
     Examples
     --------
     >>> from lazyflow import delayed
-    >>> from lazyflow.graph.passes import make_plan
+    >>> from lazyflow.graph.plan import make_plan
     >>> plan = make_plan([delayed(abs)(delayed(abs)(-1))])
     >>> check(plan)
     >>> plan.needs[1] = 2

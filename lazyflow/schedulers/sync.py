@@ -14,8 +14,8 @@ from typing import Any
 
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, Worker
-from lazyflow.schedulers.core.current_worker import asleep, here
 from lazyflow.schedulers.core.run import Run
+from lazyflow.schedulers.core.task_resources import asleep, here
 
 
 class _Caller:

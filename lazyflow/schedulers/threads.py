@@ -43,13 +43,13 @@ from lazyflow.departures import wait_for_last_calls
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, ShutsDown
-from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.lifecycle import doing
 from lazyflow.schedulers.core.priorities import FairQueue, next_rank
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.slots import Slots, SlotWorker
+from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.sync import SyncScheduler
 
 _callers = SyncScheduler()

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from mmap import mmap
 from typing import Any
 
+from lazyflow.graph.arguments import shallow_copy
 from lazyflow.graph.guards import base_of, guarded
 from lazyflow.graph.kinds import ARRAY, FRAME, LISTLIKE, TypeTable, kinds
-from lazyflow.graph.shallow import shallow_copy
 
 
 class IteratorItems:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from lazyflow.tune.result import SearchResult
-from lazyflow.tune.trial import Trial
+from lazyflow.tune.trial import COMPLETED, FAILED, RUNNING, STOPPED, Trial
 
 __all__ = ["Callback", "TensorBoardCallback"]
 
@@ -105,3 +109,161 @@ class TensorBoardCallback(Callback):
             for path, value in trial.drawn.items()
         }
         self._add(trial, summary_v2.hparams_pb(values, trial_id=str(trial.number)))
+
+
+# -- what a search shows while it runs: a table in a terminal or a notebook, else a line per trial
+
+_EVERY = 0.2  # seconds between changes of a table
+_SHOWN = 8  # trials
+
+
+def display_of(verbose: int) -> list[Callback]:
+    """Return what shows a search, for a level of words."""
+    if verbose not in (0, 1):
+        raise ValueError(f"verbose must be 0 or 1; got {verbose!r:.100}")
+    if not verbose:
+        return []
+    ipython: Any = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is not None and type(shell).__name__ == "ZMQInteractiveShell":
+        return [NotebookTable()]
+    stream = sys.stderr
+    if stream is not None and stream.isatty():
+        try:
+            return [TerminalTable()]
+        except ModuleNotFoundError:  # rich: of the extra
+            pass
+    return [TrialLines()]
+
+
+class _Display(Callback):
+    """Knows how a search is doing."""
+
+    def on_start(self, result: SearchResult) -> None:
+        self.result = result
+        self.began = monotonic()
+        self.over_before = sum(trial.is_over for trial in result.trials)
+
+    def summary(self) -> str:
+        """Return one line on all trials."""
+        result, trials = self.result, self.result.trials
+        counts = Counter(trial.status for trial in trials)
+        words = [
+            f"{counts[status]} {status}"
+            for status in (RUNNING, COMPLETED, STOPPED, FAILED) if counts[status]
+        ]
+        line = f"{sum(t.is_over for t in trials)} of {result.total} trials: {', '.join(words)}"
+        left = self._seconds_left()
+        return line if left is None else f"{line}; about {left:.0f} s left"
+
+    def _seconds_left(self) -> float | None:
+        result = self.result
+        over = sum(trial.is_over for trial in result.trials)
+        done, now = over - self.over_before, monotonic()
+        if not done or over >= result.total:
+            return None
+        left = (now - self.began) / done * (result.total - over)
+        return left if result.deadline is None else min(left, result.deadline - now)
+
+    def rows(self) -> list[list[str]]:
+        """Return the best trials, then those that run, as texts."""
+        ranked = self.result.ranked()
+        rest = [t for t in self.result.trials if t.status == RUNNING and t not in ranked]
+        return [self._row(t) for t in (ranked + rest)[:_SHOWN]]
+
+    def _row(self, trial: Trial) -> list[str]:
+        value = trial.value(self.result.metric)
+        shown = ", ".join(f"{path}={_short(v)}" for path, v in trial.drawn.items())
+        return [
+            str(trial.number), trial.status, "" if value is None else f"{value:.6g}",
+            str(len(trial.history)), shown or repr(trial.config)[:60],
+        ]
+
+    def titles(self) -> list[str]:
+        """Return what stands above `rows`."""
+        return ["trial", "status", self.result.metric, "reports", "parameters"]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)[:30]
+
+
+class TrialLines(_Display):
+    """A line for each trial that is over, on stderr."""
+
+    def on_trial_end(self, trial: Trial) -> None:
+        number, status, value, reports, parameters = self._row(trial)
+        said = f"{type(trial.error).__name__}: {trial.error}" if trial.error else parameters
+        self._say(
+            f"trial {number} {status}: {self.result.metric} {value or 'not reported'} after "
+            f"{reports} reports, {trial.seconds:.2g} s ({said})"
+        )
+
+    def on_end(self, result: SearchResult) -> None:
+        self._say(f"{self.summary()}. {result!r}")
+
+    def _say(self, line: str) -> None:
+        if sys.stderr is not None:
+            print(f"lazyflow.tune: {line}", file=sys.stderr)
+
+
+class TerminalTable(_Display):
+    """A table that changes, by rich."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._make = partial(Live, console=Console(stderr=True), refresh_per_second=1 / _EVERY)
+
+    def on_start(self, result: SearchResult) -> None:
+        super().on_start(result)
+        self._live = self._make(get_renderable=self._table)
+        self._live.start()
+
+    def on_end(self, result: SearchResult) -> None:
+        self._live.stop()
+
+    def _table(self) -> Any:
+        from rich.table import Table
+
+        table = Table(*self.titles(), title=self.summary(), title_justify="left")
+        for row in self.rows():
+            table.add_row(*row)
+        return table
+
+
+class NotebookTable(_Display):
+    """A table that changes, in a notebook."""
+
+    def on_start(self, result: SearchResult) -> None:
+        from IPython.display import HTML, display
+
+        super().on_start(result)
+        self._html = HTML
+        self._shown_at = monotonic()
+        self._handle = display(HTML(self._table()), display_id=True)
+
+    def on_report(self, trial: Trial, metrics: dict[str, Any]) -> None:
+        self._change()
+
+    def on_trial_end(self, trial: Trial) -> None:
+        self._change()
+
+    def on_end(self, result: SearchResult) -> None:
+        self._handle.update(self._html(self._table()))
+
+    def _change(self) -> None:
+        if monotonic() - self._shown_at >= _EVERY:
+            self._handle.update(self._html(self._table()))
+            self._shown_at = monotonic()
+
+    def _table(self) -> str:
+        from html import escape
+
+        head = "".join(f"<th>{escape(title)}</th>" for title in self.titles())
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self.rows()
+        )
+        return f"<p>{escape(self.summary())}</p><table><tr>{head}</tr>{rows}</table>"

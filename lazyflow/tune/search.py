@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config as settings
-from lazyflow.api.run_options import SchedulerLike, scheduler_or_default
+from lazyflow.api.runs import SchedulerLike, scheduler_or_default
 from lazyflow.api.waiting import wait
 from lazyflow.errors import WorkerDied
 from lazyflow.store.protected import protected
-from lazyflow.tune.callbacks import Callback
-from lazyflow.tune.display import display_of
+from lazyflow.tune.callbacks import Callback, display_of
 from lazyflow.tune.reporting import TrialReport, plain
 from lazyflow.tune.result import SearchResult
-from lazyflow.tune.runner import TrialReturned, run_here
-from lazyflow.tune.runners import Runners, Slot
+from lazyflow.tune.runners import Runners, Slot, TrialReturned, run_here
 from lazyflow.tune.sampling import gridded, sampler_of
 from lazyflow.tune.space import Space
 from lazyflow.tune.stopping import TrialDecision, pruner_of

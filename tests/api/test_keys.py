@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lazyflow import KeyConflict, annotate, compute, config, delayed, optimize, persist
-from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import make_plan
 
 
 def inc(x):

@@ -20,8 +20,7 @@ import pytest
 
 from lazyflow import Delayed, annotate, compute, delayed, optimize, persist
 from lazyflow.departures import WeakValues
-from lazyflow.graph.passes import make_plan
-from lazyflow.graph.plan import in_order
+from lazyflow.graph.plan import in_order, make_plan
 
 
 def inc(x):

@@ -3,7 +3,7 @@
 import pytest
 
 from lazyflow.array.nodes.expr import Expr, are_same
-from lazyflow.array.passes import pipeline
+from lazyflow.array.passes import rewrites
 from lazyflow.array.passes.spec import check, check_pass
 
 
@@ -32,10 +32,10 @@ def checked_array_passes():
 
     Beside `checked_passes`, which checks the plans that these tests make.
     """
-    plain = list(pipeline.PASSES)
-    pipeline.PASSES[:] = [_checked(each, i == 0) for i, each in enumerate(plain)]
+    plain = list(rewrites.PASSES)
+    rewrites.PASSES[:] = [_checked(each, i == 0) for i, each in enumerate(plain)]
     yield
-    pipeline.PASSES[:] = plain
+    rewrites.PASSES[:] = plain
 
 
 def _set_once(self, name, value):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import lazyflow.array as la
 from lazyflow.array.chunks import coalesced
 from lazyflow.array.nodes.lowering import Lowering
-from lazyflow.array.passes.wide_blocks import wide_blocks
+from lazyflow.array.passes.rewrites import wide_blocks
 
 
 @settings(max_examples=30)

@@ -7,9 +7,8 @@ import pytest
 
 import lazyflow.array as la
 from lazyflow import delayed
-from lazyflow.array.nodes.expr import Expr, below
-from lazyflow.array.nodes.lazy_dtype import LazyDtype
-from lazyflow.array.passes.pipeline import PASSES, explain_passes, optimize
+from lazyflow.array.nodes.expr import Expr, LazyDtype, below
+from lazyflow.array.passes.rewrites import PASSES, explain_passes, optimize
 from lazyflow.array.passes.spec import RULES, broken_rules, check, check_pass
 
 x = la.from_array(np.arange(24.0).reshape(4, 6), chunks=(2, 3))

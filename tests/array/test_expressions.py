@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import lazyflow
 import lazyflow.array as la
 from lazyflow import config
-from lazyflow.array.passes.equal import merge_equal
-from lazyflow.array.passes.pipeline import PASSES
+from lazyflow.array.passes.rewrites import PASSES, merge_equal
 
 DTYPES = ["f8", "f4", "i8", "i4", "u1", "bool", "c16"]
 

@@ -17,8 +17,8 @@ from lazyflow.api.runs import always_observers
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.nodes.rechunking import Rechunk
-from lazyflow.array.passes.pipeline import optimize
-from lazyflow.graph.passes import make_plan
+from lazyflow.array.passes.rewrites import optimize
+from lazyflow.graph.plan import make_plan
 from lazyflow.schedulers.core.base import Observer
 
 

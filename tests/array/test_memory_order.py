@@ -10,7 +10,7 @@ import lazyflow
 import lazyflow.array as la
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
-from lazyflow.array.passes.pipeline import optimize
+from lazyflow.array.passes.rewrites import optimize
 from lazyflow.array.passes.spec import check as check_nodes
 
 RNG = np.random.default_rng(8)

@@ -9,8 +9,7 @@ import lazyflow.array as la
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.nodes.lowering import Lowering
-from lazyflow.array.passes.equal import merge_equal
-from lazyflow.array.passes.pipeline import optimize
+from lazyflow.array.passes.rewrites import merge_equal, optimize
 from tests.helpers.array_checks import check
 
 # -- loops ----------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from lazyflow.api.runs import always_observers
 from lazyflow.diagnostics import progress
 from lazyflow.diagnostics.dashboard.monitor import Monitor
 from lazyflow.diagnostics.profiling import usage
-from lazyflow.diagnostics.profiling.bars import bars_of
-from lazyflow.schedulers.actors import watched_call
+from lazyflow.diagnostics.profiling.timeline import bars_of
+from lazyflow.schedulers.actors import calls
 from lazyflow.testing.signals import Gate
 
 ALL = pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
@@ -91,7 +91,7 @@ def test_nobody_hears_of_calls_outside_of_the_block(scheduler, monkeypatch):
     def never(*args):
         raise AssertionError("nobody observes")
 
-    monkeypatch.setattr(watched_call.WatchedCall, "__init__", never)
+    monkeypatch.setattr(calls.WatchedCall, "__init__", never)
     assert actor.add(1).result() == 3
     assert len(p.tasks) == 1
 

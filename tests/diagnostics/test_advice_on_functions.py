@@ -6,8 +6,13 @@ from advice_records import found, rules, run, task, use
 import lazyflow
 import lazyflow.array as la
 from lazyflow import compute, delayed
-from lazyflow.diagnostics.profiling.eager_calls import EagerCall
-from lazyflow.diagnostics.profiling.sights import ArrayChunks, MadeValues, Refusal, Sights
+from lazyflow.diagnostics.profiling.sights import (
+    ArrayChunks,
+    EagerCall,
+    MadeValues,
+    Refusal,
+    Sights,
+)
 
 np = pytest.importorskip("numpy")
 

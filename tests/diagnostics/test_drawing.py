@@ -14,10 +14,10 @@ from drawing_tools import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lazyflow.diagnostics import layout
+from lazyflow.diagnostics import svg
 from lazyflow.diagnostics.boxes import Vertex
-from lazyflow.diagnostics.drawing import draw
 from lazyflow.diagnostics.svg import to_svg
+from lazyflow.diagnostics.visualize import draw
 
 
 def edges_of(nodes):
@@ -208,7 +208,7 @@ def test_a_deep_graph_with_links_far_back_is_drawn_whole():
 
 def test_edges_beyond_the_most_bends_become_one_curve(monkeypatch):
     nodes = [*chain(8), Vertex("add", (0, 7)), Vertex("mul", (3, 8))]
-    monkeypatch.setattr(layout, "MAX_BENDS", 0)
+    monkeypatch.setattr(svg, "MAX_BENDS", 0)
     picture = check_tidy(nodes)
     one_curve = 1 + 3 * 24  # points: out of the box, along the others, and in
     for edge in ((0, 8), (3, 9)):  # it leaves the boxes that it passes, and stays in the picture

@@ -13,8 +13,8 @@ from drawing_tools import (
 
 import lazyflow
 from lazyflow.diagnostics.boxes import Vertex
-from lazyflow.diagnostics.drawing import Picture, draw
 from lazyflow.diagnostics.svg import to_svg
+from lazyflow.diagnostics.visualize import Picture, draw
 
 # --- limits and errors
 

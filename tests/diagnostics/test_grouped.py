@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import lazyflow
 from lazyflow import delayed, visualize
 from lazyflow.diagnostics.boxes import Vertex
-from lazyflow.diagnostics.grouped import grouped
+from lazyflow.diagnostics.visualize import grouped
 from lazyflow.testing.signals import Gate
 
 

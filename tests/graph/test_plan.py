@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lazyflow import annotate, compute, delayed, optimize, persist, trace
-from lazyflow.graph.passes import PASSES, make_plan, merge
-from lazyflow.graph.plan import Plan, in_order, plan_of
+from lazyflow.graph.plan import PASSES, Plan, in_order, make_plan, merge, plan_of
 from lazyflow.graph.task import is_leaf
 
 ran = []  # tags of the calls that ran

@@ -4,8 +4,7 @@ import pytest
 from plan_checks import checked
 
 from lazyflow import delayed
-from lazyflow.graph.passes import PASSES, make_plan
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.plan import PASSES, Plan, make_plan
 from lazyflow.graph.spec import RULES, broken_rules, check
 
 inc = delayed(lambda x: x + 1)

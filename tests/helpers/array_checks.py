@@ -7,7 +7,7 @@ import numpy as np
 import lazyflow
 import lazyflow.array as la
 from lazyflow.array.core import Array
-from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD
 
 

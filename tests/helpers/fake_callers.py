@@ -8,7 +8,7 @@ from fake_worker import LARGE, SHORT, SMALL, Literal, Task, Value, number_of
 
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.processes.decisions.nodes import DONE, WAITING, Job, Node
-from lazyflow.schedulers.processes.decisions.state import State
+from lazyflow.schedulers.processes.decisions.pool_state import State
 
 RETRIES = 1  # crash_retries of a task that says nothing
 

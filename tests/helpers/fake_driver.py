@@ -7,27 +7,25 @@ from typing import Any, ClassVar
 from fake_callers import Callers, Future, Passed, Remote, Run
 from fake_worker import LARGE, SHORT, Fake, Literal, Value, number_of
 
-from lazyflow.schedulers.processes.decisions import answers, jobs, values, workers
-from lazyflow.schedulers.processes.decisions.instructions import (
+from lazyflow.schedulers.processes.decisions import events
+from lazyflow.schedulers.processes.decisions.nodes import (
+    DONE,
+    MISSING,
+    SENT,
+    WAITING,
     Arrived,
     Deliver,
     EndLater,
     Forget,
     Free,
     Lost,
+    Node,
     Pack,
     Recall,
     ReportFailure,
     Send,
     Share,
     Start,
-)
-from lazyflow.schedulers.processes.decisions.nodes import (
-    DONE,
-    MISSING,
-    SENT,
-    WAITING,
-    Node,
     WorkerRecord,
 )
 
@@ -76,7 +74,7 @@ class Driver(Callers):
                 future.linked.append(node)
         for node in run.own:
             self.inputs_of(node)
-        jobs.add_job(self.state, run.job, failed)
+        events.add_job(self.state, run.job, failed)
         self._finish_if_made(run)
 
     def perform(self) -> None:
@@ -91,13 +89,13 @@ class Driver(Callers):
         assert len(self.state.workers) + count <= self.state.size or self.has_failed
         for _ in range(count):
             if self.state.workers and self.chance(0.03):
-                workers.starting_failed(self.state, len(self.state.workers))
+                events.starting_failed(self.state, len(self.state.workers))
                 self.has_failed = True
                 return
             self.serials += 1
             worker = WorkerRecord(self.serials)
             self.fakes[worker] = Fake(self, worker)
-            workers.add_worker(self.state, worker)
+            events.add_worker(self.state, worker)
 
     def _do_send(self, do: Send) -> None:
         worker, flight = do.worker, do.flight
@@ -171,13 +169,13 @@ class Driver(Callers):
         run = job.run
         self._check_value(node, value)
         if run.over:  # it ended meanwhile, and nobody will have the value
-            values.unpin(self.state, node)
+            events.unpin(self.state, node)
             return
         if not run.is_held:
             assert value is not MISSING
         elif type(value) is int:
             if node.pinned:
-                values.unpin(self.state, node)
+                events.unpin(self.state, node)
         else:
             value = Remote(node)
             self.remotes.append(value)
@@ -240,7 +238,7 @@ class Driver(Callers):
         if run.collect:
             if node.want or node.pinned:
                 if node.pinned:
-                    values.unpin(self.state, node)
+                    events.unpin(self.state, node)
                 self._arrived(run, node, ("error", *error))
             self._finish_if_made(run)
         else:
@@ -279,7 +277,7 @@ class Driver(Callers):
         """End a run, and those that made what its tasks returned."""
         self.lazy = [each for each in self.lazy if each[0].job is not run.job]
         self.postponed = {node for node in self.postponed if node.job is not run.job}
-        jobs.end_job(self.state, run.job)
+        events.end_job(self.state, run.job)
         if self.chance(0.5):
             self._let_go(run)
 
@@ -320,7 +318,7 @@ class Driver(Callers):
         broken = [(fake.nodes.pop(node.id), error) for node, error in failed]
         later = [fake.nodes.pop(node.id) for node in deferred]
         times = {f: (n, n * self.takes(f)) for f, n in calls.items()}
-        answers.answered(self.state, fake.worker, number, done, broken, times, later)
+        events.answered(self.state, fake.worker, number, done, broken, times, later)
 
     def is_once(self, node: Node) -> bool:
         """Tell whether a task must not run twice."""
@@ -331,7 +329,7 @@ class Driver(Callers):
         return self.rng.choice((1e-6, 1e-6, 1e-4, 0.004))
 
     def _became_lazy(self, worker: WorkerRecord, number: int, node: Node, result: int) -> None:
-        answers.postponed(self.state, worker, number, node)
+        events.postponed(self.state, worker, number, node)
         if node.phase != WAITING:
             return
         self.postponed.add(node)
@@ -344,14 +342,14 @@ class Driver(Callers):
         if node not in node.job.later:
             return
         if self.chance(0.1):
-            values.fail(self.state, node, ("outside", self.tasks[node].uid))
+            events.fail(self.state, node, ("outside", self.tasks[node].uid))
         else:
             if self.is_once(node):
                 self.made.add(node)
             if self.chance(0.5):
-                values.provide(self.state, node, self.received(number, LARGE), 100)
+                events.provide(self.state, node, self.received(number, LARGE), 100)
             else:
-                values.provide(self.state, node, self.literal(number))
+                events.provide(self.state, node, self.literal(number))
 
     def _do_end_later(self, do: EndLater) -> None:
         self.postponed.discard(do.node)
@@ -368,30 +366,30 @@ class Driver(Callers):
         if node.phase != WAITING or node.packed != ():
             return
         if self.chance(0.05):
-            values.fail(self.state, node, ("outside", self.tasks[node].uid))
+            events.fail(self.state, node, ("outside", self.tasks[node].uid))
         elif node.value is MISSING:
-            values.packed(self.state, [(node, ("packed",))])
+            events.packed(self.state, [(node, ("packed",))])
         else:
             node.value.is_encoded = True
-            values.provide(self.state, node, node.value)
+            events.provide(self.state, node, node.value)
 
     def provide_outside(self, node: Node) -> None:
         number = self.outside.pop(node)
         if node.phase >= SENT or node.job.over:
             return
         if self.chance(0.1):
-            values.fail(self.state, node, ("outside", self.tasks[node].uid))
+            events.fail(self.state, node, ("outside", self.tasks[node].uid))
         else:
-            values.provide(self.state, node, self.literal(number))
+            events.provide(self.state, node, self.literal(number))
 
     def read_told(self, fake: Fake) -> None:
         what, *details = fake.told.popleft()
         if what == "shared":
             node, number = details
-            values.shared(self.state, node, self.received(number, LARGE))
+            events.shared(self.state, node, self.received(number, LARGE))
         elif what == "sticks":
             (node,) = details
-            values.unshareable(self.state, node, ("sticks", self.tasks[node].uid))
+            events.unshareable(self.state, node, ("sticks", self.tasks[node].uid))
         elif what == "recalled":
             sent = {f.number: f.nodes for f in fake.worker.flights}
             back = []
@@ -400,7 +398,7 @@ class Driver(Callers):
                     nodes = list(reversed(sent[number]))
                 back.append((number, [fake.nodes.pop(n.id) for n in nodes]))
             fake.is_recalled = False
-            answers.recalled(self.state, fake.worker, back)
+            events.recalled(self.state, fake.worker, back)
 
     def dies_of(self, node: Node) -> bool:
         if self.crashed[node] < self.tasks[node].deaths:
@@ -439,7 +437,7 @@ class Driver(Callers):
 
         if culprit is not None and (pickling is not None or is_genuine):
             self.charges[culprit] += 1
-        workers.lost(self.state, worker, charged, death, pickled)
+        events.lost(self.state, worker, charged, death, pickled)
         new = self._crashes() - before
         assert sum(new.values()) <= 1
         assert set(new) <= {culprit}, f"charged {new} for {culprit}, {running}, {pickling}"

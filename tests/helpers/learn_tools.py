@@ -6,8 +6,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from lazyflow.learn.data.inputs import RowChunk
-from lazyflow.learn.data.rows import kept_rows
-from lazyflow.learn.data.targets import ClassTargets, NumberTargets
+from lazyflow.learn.data.rows import ClassTargets, NumberTargets, kept_rows
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES
 from lazyflow.learn.solvers.problem import Problem
 

@@ -5,13 +5,13 @@ from fake_callers import Future, Remote, Run
 from fake_worker import SHORT, Task
 from state_checks import Checked
 
-from lazyflow.schedulers.processes.decisions import answers, values
-from lazyflow.schedulers.processes.decisions import workers as worker_events
-from lazyflow.schedulers.processes.decisions.instructions import Start
+from lazyflow.schedulers.processes.decisions import events
+from lazyflow.schedulers.processes.decisions import events as worker_events
 from lazyflow.schedulers.processes.decisions.nodes import (
     SENT,
     Job,
     Node,
+    Start,
 )
 
 
@@ -86,7 +86,7 @@ class Scene(Checked):
 
     def packed(self, plans):
         """Let the arguments of some tasks be pickled, all at once."""
-        values.packed(self.state, [(plan.node, ("packed",)) for plan in plans])
+        events.packed(self.state, [(plan.node, ("packed",)) for plan in plans])
         self.perform()
 
     def to_run(self):
@@ -147,7 +147,7 @@ class Scene(Checked):
             while self.inbox:
                 what, *details = self.inbox.popleft()
                 assert what == "unpin"
-                values.unpin(self.state, *details)
+                events.unpin(self.state, *details)
             self.perform()
             if not any(moved):
                 self.check()
@@ -157,7 +157,7 @@ class Scene(Checked):
         """Let it be known how long a function takes."""
         self.known[function] = seconds
         worker = self.state.workers[0]
-        answers.answered(self.state, worker, 0, [], [], {function: (calls, calls * seconds)})
+        events.answered(self.state, worker, 0, [], [], {function: (calls, calls * seconds)})
         self.perform()
 
     def value(self, run, plan):

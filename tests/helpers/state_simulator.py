@@ -10,7 +10,7 @@ from fake_callers import Future, Remote, Run
 from fake_worker import Fake, number_of
 from state_checks import Checked
 
-from lazyflow.schedulers.processes.decisions import batching, jobs, values, workers
+from lazyflow.schedulers.processes.decisions import assignment, events
 from lazyflow.schedulers.processes.decisions.nodes import Node
 
 
@@ -27,7 +27,7 @@ class Simulator(Checked):
         found: list[tuple[float, Any, tuple[Any, ...]]] = []
         for worker, fake in self.fakes.items():
             if not worker.up:
-                found.append((5, workers.worker_up, (state, worker)))
+                found.append((5, events.worker_up, (state, worker)))
             else:
                 if fake.can_step():
                     found.append((10, fake.step, ()))
@@ -51,7 +51,7 @@ class Simulator(Checked):
             found.append((3, self.provide, ()))
         found += [(2, self.provide_outside, (n,)) for n in self.outside if n.job.run.is_added]
         if state.refcounts.unsafe:
-            found.append((1, values.make_safe, (state,)))
+            found.append((1, events.make_safe, (state,)))
         if not self.is_ending:
             found += self._troubles()
         return found
@@ -69,8 +69,8 @@ class Simulator(Checked):
                 found.append((0.5, self.doom, (fake,)))
             if worker.flights:
                 number = rng.choice(worker.flights).number
-                found.append((1, workers.overdue, (state, worker, number)))
-                found.append((0.3, workers.recall, (state, worker)))
+                found.append((1, events.overdue, (state, worker, number)))
+                found.append((0.3, events.recall, (state, worker)))
         running = [r for r in self.runs if r.is_added and not r.over]
         if len(running) + len(self.unread) < self.limits.jobs:
             found.append((2, self.link, ()))
@@ -98,11 +98,11 @@ class Simulator(Checked):
         while self.inbox:
             what, *details = self.inbox.popleft()
             if what == "unpin":
-                values.unpin(self.state, details[0])
+                events.unpin(self.state, details[0])
             else:
                 node, outcome = details
                 if isinstance(outcome, tuple):
-                    values.fail(self.state, node, outcome)
+                    events.fail(self.state, node, outcome)
 
     def cancel(self, run: Run) -> None:
         run.is_cancelled = True
@@ -131,13 +131,13 @@ class Simulator(Checked):
                 todo.extend(s for s in self.inputs_of(node) if s.job is run.job)
         unneeded = [n for n in run.own if n not in needed]
         self.rng.shuffle(unneeded)
-        jobs.give_up(self.state, unneeded)
+        events.give_up(self.state, unneeded)
         run.wanted.difference_update(unneeded)
         self._finish_if_made(run)
 
     def fetch(self, remote: Remote) -> None:
         self.fetches[remote.node] += 1
-        values.want(self.state, remote.node)
+        events.want(self.state, remote.node)
 
     def drop_remote(self, remote: Remote) -> None:
         if self.fetches[remote.node]:  # who fetches it holds it
@@ -236,7 +236,7 @@ class Simulator(Checked):
             assert not any(map(self.is_encoded, run.own))
             assert run.is_cleared, f"{run.job} was not cleared"
             assert not run.job.active
-        batching.assign(state)
+        assignment.assign(state)
         assert not any(state.queues.rota) and not any(map(list, state.queues.by_priority))
         assert not state.queues.queued and not state.queues.waiters and not state.queues.stuck
         for worker, fake in self.fakes.items():

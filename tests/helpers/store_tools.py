@@ -7,8 +7,7 @@ import threading
 
 import numpy as np
 
-from lazyflow.store.memory.mappings import Mappings
-from lazyflow.store.memory.shared import Arenas
+from lazyflow.store.memory.shared import Arenas, Mappings
 from lazyflow.store.pickling.serialize import Encoded, decode, encode
 
 PAGE = mmap.PAGESIZE

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import lazyflow
 import lazyflow.array as la
 from lazyflow import compute, delayed, persist, submit
+from lazyflow.store.pickling.functions import carries_state
 from lazyflow.store.pickling.pickler import is_importable
-from lazyflow.store.pickling.state import carries_state
 
 
 class Counter:

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from store_tools import MB, PAGE, mapped
 
-from lazyflow.store.memory.ranges import Ranges
-from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.memory.shared import Arenas, Mappings, Ranges
 
 
 def descriptors():

@@ -14,8 +14,7 @@ from store_tools import MB, PAGE, mapped
 
 from lazyflow.errors import StoreFull
 from lazyflow.store.memory import available as memory
-from lazyflow.store.memory.ranges import Ranges
-from lazyflow.store.memory.shared import Arenas
+from lazyflow.store.memory.shared import Arenas, Ranges
 
 # -- memory comes back ----------------------------------------------------------------------
 

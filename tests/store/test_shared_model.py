@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from store_tools import PAGE
 
-from lazyflow.store.memory.ranges import Ranges, whole_pages
-from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.memory.shared import Arenas, Mappings, Ranges, whole_pages
 
 # -- the allocator against a model ----------------------------------------------------------
 

@@ -347,7 +347,7 @@ def test_a_table_in_a_terminal(monkeypatch):
 
 def test_a_table_in_a_notebook(monkeypatch):
     display = pytest.importorskip("IPython.display")
-    from lazyflow.tune.display import NotebookTable
+    from lazyflow.tune.callbacks import NotebookTable
 
     shown = []
 

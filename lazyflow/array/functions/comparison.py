@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.elementwise import call_ufunc, where
 from lazyflow.array.functions.reductions import totals

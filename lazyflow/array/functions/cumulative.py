@@ -12,7 +12,7 @@ from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.reductions.by_ufunc import dtype_with_out, ufunc_accumulate
 from lazyflow.array.functions.reductions.without_nan import filled
-from lazyflow.array.nodes.moments import axis_of
+from lazyflow.array.nodes.reductions import axis_of
 
 
 def _cumulative(

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, as_array, broadcast_node
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.rearranging import along
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.reductions import totals
-from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.reductions import axis_of
 
 
 def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyflow.array.aliases import seen
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import dtype_of_cast, known
+from lazyflow.array.evaluation import dtype_of_cast, known
 from lazyflow.array.functions.arguments import (
     NUMBERS,
     ArrayLike,
@@ -25,8 +25,8 @@ from lazyflow.array.functions.arguments import (
 from lazyflow.array.functions.indexing.nonzero import nonzero
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.user_calls import PerBlock
 from lazyflow.array.nodes.views import with_axes
 from lazyflow.graph.kinds import FOREIGN, kinds
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, ShapeLike, as_array
 from lazyflow.array.functions.creation import tri, zeros
 from lazyflow.array.functions.indexing.nonzero import nonzero

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.differences import diff
 from lazyflow.array.functions.elementwise import astype
@@ -19,7 +19,7 @@ from lazyflow.array.kernels.native.counting import EvenBins, Numbers, count
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.tree import TreeReduction, tree
+from lazyflow.array.nodes.reductions import TreeReduction, tree
 
 range_ = range  # parameters are called as NumPy's
 

@@ -9,9 +9,8 @@ import numpy as np
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.contraction import Labels, contraction
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import reduced
+from lazyflow.array.nodes.reductions import reduced, whole_along
 from lazyflow.array.nodes.selection import Selection
-from lazyflow.array.nodes.tree import whole_along
 from lazyflow.array.nodes.views import view
 
 

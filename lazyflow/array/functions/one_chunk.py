@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree, whole_along
+from lazyflow.array.nodes.reductions import TreeReduction, kept_axes, tree, whole_along
 
 
 @dataclass(frozen=True)

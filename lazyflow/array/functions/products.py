@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Casting,
@@ -26,8 +26,7 @@ from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
-from lazyflow.array.nodes.moments import axis_of
-from lazyflow.array.nodes.tree import tree, whole_along
+from lazyflow.array.nodes.reductions import axis_of, tree, whole_along
 
 
 def _differ(n: int | None, m: int | None) -> bool:

@@ -13,11 +13,11 @@ from lazyflow.array.kernels import run
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below
 from lazyflow.array.nodes.lowering import Lowering
-from lazyflow.array.nodes.reduce import Reduced
+from lazyflow.array.nodes.reductions import Reduced
 from lazyflow.array.nodes.sources import Made, Tasks
 from lazyflow.array.nodes.views import View
-from lazyflow.array.passes.pipeline import explain_passes, optimize
-from lazyflow.graph.passes import Explanation
+from lazyflow.array.passes.rewrites import explain_passes, optimize
+from lazyflow.graph.plan import Explanation
 from lazyflow.store.sizes import format_bytes
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     as_array,
@@ -20,9 +20,9 @@ from lazyflow.array.functions.arguments import (
 from lazyflow.array.functions.indexing.taking import take
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axis_of
-from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.reductions import axis_of
+from lazyflow.array.nodes.user_calls import PerBlock
 
 
 def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "raise") -> Array:

@@ -10,18 +10,16 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.kernels.native.counting import Numbers, count
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axis_of
-from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.returned import SingleResult
+from lazyflow.array.nodes.reductions import TreeReduction, axis_of, tree
 from lazyflow.array.nodes.task_parts import named
-from lazyflow.array.nodes.tree import TreeReduction, tree
+from lazyflow.array.nodes.user_calls import PerBlock, SingleResult
 
 _NARROW = 1 << 16  # whole numbers that are counted in a table, in a block of fewer elements, too
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
-from lazyflow.array.nodes.moments import axis_of
-from lazyflow.array.nodes.tree import TreeReduction, tree
+from lazyflow.array.nodes.reductions import TreeReduction, axis_of, tree
 
 # -- sorting ------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array
 from lazyflow.array.functions.creation import eye
 from lazyflow.array.functions.elementwise import astype, conjugated, real, where

@@ -8,11 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import Lowered, LoweredStep, last_reads, needed
-from lazyflow.array.kernels.native.blocks import HALF
-from lazyflow.array.kernels.native.operations import is_inline
+from lazyflow.array.kernels.native.operations import HALF, is_inline
 from lazyflow.array.kernels.order import Form, in_order, rounds
-from lazyflow.array.kernels.program import CAST, WHERE, ScanOperation, TileFunction
+from lazyflow.array.kernels.program import (
+    CAST,
+    WHERE,
+    Lowered,
+    LoweredStep,
+    ScanOperation,
+    TileFunction,
+    last_reads,
+    needed,
+)
 
 WHOLE = 1 << 14  # elements up to which kernels gain nothing
 

@@ -10,24 +10,77 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array.chunks import refuse_sparse
-from lazyflow.array.kernels import moments
-from lazyflow.array.kernels.describe import describe
-from lazyflow.array.kernels.draws.block import DrawnBlock, is_drawn_in, made
-from lazyflow.array.kernels.lowering import KINDS, Lowered, lower
-from lazyflow.array.kernels.native.blocks import SUPPORTED
+from lazyflow.array.kernels import order
+from lazyflow.array.kernels.draws.draw import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.native.calling import PassCall, address, asked_for, finish_output
-from lazyflow.array.kernels.native.compiler import NEW, READY, compile_now, request, wait_compiled
+from lazyflow.array.kernels.native.compiler import (
+    NEW,
+    QUEUED,
+    READY,
+    REFUSED,
+    compile_now,
+    folder,
+    request,
+    wait_compiled,
+)
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
-from lazyflow.array.kernels.native.kernel_files import folder
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
+from lazyflow.array.kernels.native.operations import SUPPORTED
 from lazyflow.array.kernels.order import GROUP, merge_reduced
 from lazyflow.array.kernels.planning import BlockPlan, Shape, make_plan
-from lazyflow.array.kernels.program import Program, Reduction, Step
+from lazyflow.array.kernels.program import KINDS, Lowered, Program, Reduction, Step, lower
 from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.whole import find_reports, run_before, run_whole
 from lazyflow.recent import Recent
+from lazyflow.store.sizes import format_bytes
 
 __all__ = ["merge", "report", "run_program", "wait_compiled"]
+
+
+# -- in words: by what a program would run over blocks, and why not by a kernel -----------
+
+
+def describe(kernels: PlanKernels, blocks: Sequence[Any], mode: str) -> str:
+    """Return a line for each pass over the inputs."""
+    plan = kernels.plan
+    with np.errstate(all="ignore"), FloatReports() as reports:
+        values = run_before(plan, blocks, reports)
+    lines = []
+    for some in plan.passes:
+        work = _work(plan, len(some.steps), some.outputs)
+        how = _how(kernels.decide(some, values, mode, {}), mode)
+        lines.append(f"{work}, {_read(values, some.sources)} read: {how}")
+    return "\n".join(lines)
+
+
+def _read(values: Sequence[Any], sources: Sequence[int]) -> str:
+    return format_bytes(sum(values[n].nbytes for n in sources if values[n].size > 1))
+
+
+def _work(plan: BlockPlan, steps: int, positions: Sequence[int]) -> str:
+    outputs = [plan.lowered.outputs[at] for at in positions]
+    kinds = [output.reduction.kind for output in outputs if output.reduction is not None]
+    words = f"{steps} operation{'s' * (steps != 1)}"
+    for kind in dict.fromkeys(kinds):
+        words += f" and {kind}" if kind == kinds[-1] else f", {kind}"
+    return f"{words} over {plan.size:,} elements"
+
+
+def _how(decision: Decision, mode: str) -> str:
+    kernel = decision.kernel
+    if kernel is None:
+        return f"by NumPy's functions: {decision.why_whole}"
+    if kernel.state == READY:
+        made = "read from disk" if kernel.from_disk else "compiled"
+        return f"by a kernel, {made} in {kernel.milliseconds:.0f} ms"
+    if kernel.state == REFUSED:
+        return f"by NumPy's functions: {kernel.why}"
+    if mode == "native":
+        return "by a kernel, which the first run compiles"
+    if kernel.state == QUEUED:
+        return "by NumPy's functions: no kernel yet: it is being compiled"
+    return "by NumPy's functions: no kernel yet: it has not been run over enough elements"
+
 
 _PIECE = 1 << 16  # elements of partial results that are merged by a stack of them
 _MOST = 256  # programs that are remembered, and plans of each, and up to as many older ones
@@ -285,7 +338,7 @@ def merge(
     array([7.])
     """
     if reduction.kind == "moments":
-        return moments.merge_moments(parts)
+        return order.merge_moments(parts)
     if parts[0].size <= _PIECE or not 1 < len(parts) <= GROUP:
         return merge_reduced(reduction, parts)
     into = {}

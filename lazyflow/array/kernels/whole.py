@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels import moments
-from lazyflow.array.kernels.draws.block import made
-from lazyflow.array.kernels.lowering import LoweredStep
+from lazyflow.array.kernels import order
+from lazyflow.array.kernels.draws.draw import made
 from lazyflow.array.kernels.order import contiguous, reduce_whole
 from lazyflow.array.kernels.planning import BlockPlan, WholeStep, fits, make_plan, scans_of
-from lazyflow.array.kernels.program import CAST, WHERE, ScanOperation, TileFunction
+from lazyflow.array.kernels.program import CAST, WHERE, LoweredStep, ScanOperation, TileFunction
 from lazyflow.array.kernels.reports import FloatReports
 
 _PIECE = 1 << 18  # elements of a block that are chosen at once
@@ -192,4 +191,4 @@ def _whole_result(
     if output.reduction.kind != "moments":
         return np.asarray(reduce_whole(output.reduction, value, one_zero=not plan.why_whole))
     mask = None if output.mask is None else np.broadcast_to(values[output.mask], plan.shape)
-    return moments.of_whole(output.reduction, value, mask)
+    return order.of_whole(output.reduction, value, mask)

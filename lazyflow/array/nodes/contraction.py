@@ -22,9 +22,9 @@ from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.array.nodes.elementwise import cast
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, same_line, turned_back
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.reductions import TOGETHER, TreeReduction, merged
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named, writes_out
-from lazyflow.array.nodes.tree import TOGETHER, TreeReduction, merged
 from lazyflow.array.nodes.views import View, seen, view
 from lazyflow.graph.task import Task
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,53 @@ import numpy as np
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.kernels.program import CAST, WHERE, Program, ScanOperation, Step, TileFunction
 from lazyflow.array.nodes.align import common_chunks
-from lazyflow.array.nodes.compiled import ufunc_for
 from lazyflow.array.nodes.expr import Expr, Recipe
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import Const
+
+# -- compiled -----------------------------------------------------------------------------
+#
+# Ufuncs compiled by Numba: objects around a NumPy ufunc, which itself can't be pickled.
+#
+# Numba is loaded already wherever one of them is met.
+
+
+def ufunc_for(func: Any, operands: Sequence[Any], **options: Any) -> np.ufunc:
+    """Return the ufunc inside a Numba object, with the loop that these operands need.
+
+    The loop is compiled now if it has to be, as by a call on arrays, and errors are those of it.
+    """
+    func(*operands, **options)
+    found: np.ufunc = func.ufunc
+    return found
+
+
+def owner(ufunc: np.ufunc) -> Any:
+    """Return the Numba object that a ufunc belongs to, or the ufunc itself.
+
+    Their methods, and generalised ones when they are called, hand over what is in them.
+    """
+    registry = sys.modules.get("numba.core.registry")
+    if registry is None or getattr(np, ufunc.__name__, None) is ufunc:
+        return ufunc
+    from numba.np.ufunc.ufunc_base import UfuncBase
+
+    for known in list(registry.cpu_target.typing_context._globals.values()):
+        found = getattr(known, "typing_key", None)
+        if isinstance(found, UfuncBase) and found.ufunc is ufunc:
+            return found
+    return ufunc
+
+
+def takes_results(func: Any) -> bool:
+    """Tell whether a Numba object picks its loops by the arrays given for its results."""
+    return bool(getattr(func, "is_dynamic", False))
+
+
+def one_loop(func: Any, types: tuple[np.dtype[Any], ...], *blocks: Any, **options: Any) -> Any:
+    """Call one loop of such an object, without arrays for the results."""
+    return func.ufunc(*blocks, signature=types, **options)
+
 
 Loop = tuple[np.dtype[Any], ...]
 

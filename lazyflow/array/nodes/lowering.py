@@ -11,7 +11,7 @@ from lazyflow.api.lazy import Delayed
 from lazyflow.array.nodes.expr import Expr, Index, below, hand_down
 from lazyflow.array.nodes.reading import prepared, with_parts_cut
 from lazyflow.array.nodes.task_parts import BlockPosition
-from lazyflow.graph.building import new_leaf, new_task
+from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.items import Item
 from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import VALUE, Task

@@ -16,8 +16,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks, are_parts, in_steps, length, refuse_sparse
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
-from lazyflow.array.nodes.lazy_dtype import common_dtype
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, common_dtype
 from lazyflow.array.nodes.selection import Pick, Selection, cut
 from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.nodes.task_parts import named

@@ -27,11 +27,11 @@ from lazyflow.array.kernels.order import neutral
 from lazyflow.array.kernels.program import Reduction, ScanOperation
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, rebuilt, same
-from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.reduce import Reduce
+from lazyflow.array.nodes.reductions import Reduce
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named, writes_out
+from lazyflow.array.nodes.user_calls import PerBlock
 from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
 

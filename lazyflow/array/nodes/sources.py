@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.nodes.expr import Expr, MakesTasks, Source, turned_back
-from lazyflow.array.nodes.lazy_dtype import LazyDtype
+from lazyflow.array.nodes.expr import Expr, LazyDtype, MakesTasks, Source, turned_back
 from lazyflow.array.nodes.selection import Index
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.snapshots import Taken, Watch
@@ -154,7 +153,7 @@ class Tasks(Source):
     tasks
         In C order of the blocks.
     light
-        Whether they are all short: see evaluation/as_tasks.py.
+        Whether they are all short: see evaluation.py.
     readers
         How many readers the tasks of the compute have: see lowering.py.
     whole

@@ -14,7 +14,6 @@ from typing import Any
 from lazyflow.array.chunks import are_parts, length
 from lazyflow.array.kernels.program import ScanOperation
 from lazyflow.array.nodes.align import common_chunks
-from lazyflow.array.nodes.block_call import BlockCalls
 from lazyflow.array.nodes.contraction import Contraction
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, Unknown, below
@@ -23,13 +22,12 @@ from lazyflow.array.nodes.indexing.assign import Assigned
 from lazyflow.array.nodes.indexing.gather import Gather
 from lazyflow.array.nodes.indexing.masks import Masked
 from lazyflow.array.nodes.joined import Concatenate
-from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import Rechunk
-from lazyflow.array.nodes.reduce import Reduce, Reduced
+from lazyflow.array.nodes.reductions import Reduce, Reduced, Tree
 from lazyflow.array.nodes.reshaped import Reshape
 from lazyflow.array.nodes.scan import Scan, Scanned, ends_of
 from lazyflow.array.nodes.sources import InMemory, Tasks
-from lazyflow.array.nodes.tree import Tree
+from lazyflow.array.nodes.user_calls import BlockCalls, PerBlock
 from lazyflow.array.nodes.views import View
 
 __all__ = ["RULES", "broken_rules", "check", "check_pass"]

@@ -13,7 +13,7 @@ import numpy as np
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array
-from lazyflow.array.kernels.draws.tables import table
+from lazyflow.array.kernels.draws.draw import table
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Made, Tasks

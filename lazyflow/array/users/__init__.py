@@ -9,7 +9,7 @@ In reading order:
     along_axes.py     slices, single elements   numpy_gufuncs.py  generalised ufuncs of others
     blocks.py         x.blocks[0, 1:]
 
-A function is bound to its arguments (nodes/bound_call.py) and called once for each block of the
-result (nodes/block_call.py), with the blocks that `block_layout.input_blocks` chooses.
+A function is bound to its arguments (nodes/user_calls.py) and called once for each block of the
+result (nodes/user_calls.py), with the blocks that `block_layout.input_blocks` chooses.
 `map_overlap` stands in ../overlap.py, which is public as ``la.overlap``.
 """

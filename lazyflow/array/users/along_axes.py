@@ -11,8 +11,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import as_array
-from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, ones, tried
 from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.user_calls import BLOCK, BoundCall, ones, tried
 from lazyflow.array.users.gufuncs import apply_gufunc
 from lazyflow.array.users.map_blocks import blockwise
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from lazyflow.array.chunks import Chunks, length
 from lazyflow.array.nodes.align import fitting
-from lazyflow.array.nodes.block_call import AxisBlocks, InputBlocks
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.user_calls import AxisBlocks, InputBlocks
 
 Labels = tuple[Hashable, ...]
 Sizes = dict[Hashable, tuple[Any, ...]]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import as_array
-from lazyflow.array.nodes.block_call import BlockCalls, BlockInfos
-from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, dtype_of
 from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.user_calls import BLOCK, BlockCalls, BlockInfos, BoundCall, dtype_of
 from lazyflow.array.users.block_layout import (
     Labels,
     Sizes,

@@ -9,7 +9,7 @@ import numpy as np
 from lazyflow.array.core import as_node
 from lazyflow.array.dispatch import MODULE_OF, functions
 from lazyflow.array.functions.arguments import assign_out
-from lazyflow.array.nodes.compiled import one_loop, owner, takes_results
+from lazyflow.array.nodes.elementwise import one_loop, owner, takes_results
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.users.gufuncs import apply_gufunc
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.functions.arguments import assign_out, broadcast_node
-from lazyflow.array.nodes.block_call import BlockCalls, InputBlocks
-from lazyflow.array.nodes.bound_call import BLOCK, BoundCall, declared
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axes_of, without_empty
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.reductions import axes_of, without_empty
+from lazyflow.array.nodes.user_calls import BLOCK, BlockCalls, BoundCall, InputBlocks, declared
 from lazyflow.array.users.block_layout import Labels, Sizes, input_blocks
 
 if TYPE_CHECKING:

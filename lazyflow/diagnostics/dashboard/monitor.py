@@ -11,23 +11,104 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from math import inf
+from operator import attrgetter
 from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from lazyflow.api.runs import always_observers
-from lazyflow.diagnostics.dashboard.window import AdviceWindow
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
-from lazyflow.diagnostics.profiling.recording import Recording, Span
+from lazyflow.diagnostics.profiling.advice import Advice, advice
+from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
+from lazyflow.diagnostics.profiling.recording import Recording, Span, Words
+from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
 from lazyflow.diagnostics.profiling.sights import GraphWatch, Refusal, refusal
 from lazyflow.diagnostics.profiling.texts import shown
 from lazyflow.diagnostics.profiling.usage import UsageMeter, processes_of
 from lazyflow.graph.task import Task, task_name
-from lazyflow.schedulers.actors.watched_call import WatchedCall
+from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
-from lazyflow.schedulers.core.program_observer import ProgramObserver
+from lazyflow.schedulers.core.observing import ProgramObserver
 
-__all__ = ["Monitor"]
+__all__ = ["AdviceWindow", "Monitor"]
+
+
+# -- `AdviceWindow`: the rules of advice, on what ran in the last seconds -----------------
+
+_LEAST = 5.0  # seconds of a window: a rule needs some time to judge
+_MOST_JUDGED = 200_000  # calls of one: judging more would take seconds
+_MOST_ADVICE = 6  # pieces of advice that are shown
+
+
+class AdviceWindow:
+    """Collects runs that are over, and judges them between two runs, every five seconds or more.
+
+    Parameters
+    ----------
+    calls
+        The calls of actors, which it takes out.
+    meter
+        Has read memory and CPU use.
+
+    Attributes
+    ----------
+    found : list of Advice
+        The latest pieces, one for each rule and line.
+
+    Examples
+    --------
+    >>> AdviceWindow(ActorCalls(), UsageMeter(tuple)).found
+    []
+    """
+
+    def __init__(self, calls: ActorCalls, meter: UsageMeter) -> None:
+        self.found: list[Advice] = []
+        self._calls = calls
+        self._meter = meter
+        self._clear()
+
+    def _clear(self) -> None:
+        self._runs: list[Recording] = []
+        self._spans = 0  # of those runs
+        self._meter.forget()
+        self._start, self._idle = perf_counter(), idle_seconds()
+
+    def add(self, recording: Recording) -> None:
+        """Add a run that is over."""
+        if self._spans < _MOST_JUDGED:
+            self._runs.append(recording)
+            self._spans += 1 + len(recording.spans)
+
+    def look(self) -> None:
+        """Judge what was added, if that is long enough by now; nothing may run meanwhile.
+
+        Examples
+        --------
+        >>> AdviceWindow(ActorCalls(), UsageMeter(tuple)).look()
+        """
+        seconds = perf_counter() - self._start
+        words = Words()
+        if not self._runs:
+            self._calls.drop_records()  # of calls alone there is no advice
+            self._clear()
+        if not self._runs or seconds < _LEAST:
+            return
+        tasks: list[TaskRecord] = list(self._calls.take_records(self._start, words))
+        runs: list[RunRecord] = []
+        for each in self._runs:
+            tasks += each.task_records(len(runs), self._start, words)
+            runs.append(each.run_record(self._start, words))
+        tasks.sort(key=attrgetter("start"))
+        idle, now = self._idle, idle_seconds()
+        usage = [use for use in self._meter.records(self._start) if use.time > 0]
+        evidence = Evidence(
+            tasks, runs, seconds, None if idle is None or now is None else now - idle,
+            usage=usage, limit=memory_limit(usage),
+        )
+        latest = {(each.rule, each.place): each for each in [*self.found, *advice(evidence)]}
+        self.found = list(latest.values())[-_MOST_ADVICE:]
+        self._clear()
+
 
 _KEPT = 20_000  # calls that a page which is opened late still gets
 #: Events that may wait for the thread of the server, which looks some times a second. When there

@@ -10,7 +10,7 @@ from typing import Any
 from lazyflow.diagnostics.profiling.recording import Words, naming
 from lazyflow.diagnostics.profiling.records import TaskRecord
 from lazyflow.diagnostics.profiling.texts import shown
-from lazyflow.schedulers.actors.watched_call import WatchedCall
+from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.sampling import RunningTask
 
 

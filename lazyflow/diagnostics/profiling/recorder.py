@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable
 from contextvars import Token
+from numbers import Real
 from operator import attrgetter
+from threading import get_ident
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 from lazyflow.api.runs import observers
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
-from lazyflow.diagnostics.profiling.looking import Looks
 from lazyflow.diagnostics.profiling.recording import Recording, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
+from lazyflow.diagnostics.profiling.samples import Samples
 from lazyflow.diagnostics.profiling.sights import GraphWatch, refusal
-from lazyflow.schedulers.actors.watched_call import WatchedCall
+from lazyflow.diagnostics.profiling.usage import UsageMeter
+from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
-from lazyflow.schedulers.core.program_observer import ProgramObserver
-from lazyflow.schedulers.core.sampling import Stack
+from lazyflow.schedulers.core.observing import ProgramObserver, listen
+from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.advice import Advice
@@ -28,6 +32,87 @@ if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.summary import Summary
 
 __all__ = ["Profile", "profile"]
+
+
+# -- the thread of a profile: it looks at tasks of this process, and reads memory and CPU use
+
+_LEAST, _MOST = 0.001, 3600.0  # seconds between two looks
+
+
+class Looks:
+    """What is seen by looking each `sample` seconds; None: nothing, and there is no thread.
+
+    Parameters
+    ----------
+    runs
+        Returns the runs that go on.
+    calls
+        Returns the calls of actors that go on, each named by its `WatchedCall`.
+
+    Attributes
+    ----------
+    samples
+        Where tasks were, those of other processes too.
+    meter
+        Memory and CPU use.
+    """
+
+    def __init__(
+        self, sample: float | None, runs: Callable[[], list[AnyRun]],
+        calls: Callable[[], list[RunningTask]],
+    ) -> None:
+        if sample is not None:
+            given: Any = sample
+            is_number = isinstance(given, Real) and not isinstance(given, bool)
+            if not is_number or not _LEAST <= given <= _MOST:
+                raise (ValueError if is_number else TypeError)(
+                    f"sample={sample!r}: the seconds between two looks are a number from {_LEAST} "
+                    f"to {_MOST:g}. Type: profile(), which looks each 0.01 s, or "
+                    "profile(sample=None), which does not look"
+                )
+        self.sample = sample
+        self.samples = Samples()
+        self._schedulers: dict[int, Any] = {}
+        self.meter = UsageMeter(lambda: list(self._schedulers.values()))
+        self._runs = runs
+        self._calls = calls
+        self._sampler: Sampler | None = None
+
+    def begin(self) -> None:
+        """Start the thread."""
+        listen()
+        if self.sample is not None:
+            outer = {get_ident(): depth_here()}  # a task may profile what it computes
+            self._sampler = Sampler(
+                self.sample, self._running, self._sampled, self._looked, outer=outer
+            ).start()
+
+    def end(self) -> None:
+        """End the thread."""
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._sampler = None
+        self._schedulers.clear()
+
+    def see(self, scheduler: Any) -> None:
+        """Read the memory of a scheduler's workers and actors from now on, until the end."""
+        if self._sampler is not None:
+            self._schedulers[id(scheduler)] = scheduler
+
+    def _running(self) -> list[RunningTask]:
+        timers = [(run, run.observers.timer) for run in self._runs()]
+        tasks = [task for run, timer in timers if timer for task in timer.running(run)]
+        return tasks + self._calls()
+
+    def _sampled(
+        self, task: tuple[AnyRun, int] | WatchedCall, stack: Stack, seconds: float
+    ) -> None:
+        called = task.task if isinstance(task, WatchedCall) else task[0].plan.tasks[task[1]]
+        self.samples.add(called._func, stack, 1, seconds)
+
+    def _looked(self) -> None:
+        listen()  # a task may have imported Numba
+        self.meter.read()
 
 
 class Profile(ProgramObserver):

@@ -18,8 +18,8 @@ from lazyflow.diagnostics.profiling.texts import shown, shown_end
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import function_name, height_over, place_text, task_name
 from lazyflow.schedulers.core.base import AnyRun
-from lazyflow.schedulers.core.current_worker import here
-from lazyflow.schedulers.remote.task_stub import bare_task
+from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.remote.calls import bare_task
 
 #: Number of the task, worker, start, end, CPU time, size of the result.
 Span = tuple[int, str, float, float, float | None, int | None]

@@ -5,14 +5,17 @@ A graph is looked at once, before its run; what a rule of advice needs of it is 
 
 from __future__ import annotations
 
+import ast
+import linecache
 from collections.abc import Callable, Iterator
-from types import CodeType
+from dis import get_instructions
+from functools import lru_cache, partial
+from itertools import islice
+from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 from weakref import ref
 
 from lazyflow import config
-from lazyflow.diagnostics.profiling.captures import captured_by
-from lazyflow.diagnostics.profiling.eager_calls import EagerCall, eager_call
 from lazyflow.errors import InputMutated
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import HELD, VALUE, Task, function_name, place_text, task_name
@@ -20,17 +23,150 @@ from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.errors.failures import edit_advice, text_of
 from lazyflow.schedulers.core.errors.words import summary
 from lazyflow.schedulers.core.run import Run
-from lazyflow.schedulers.remote.large_values import (
-    LARGE,
-    KnownValue,
-    KnownValues,
-    named_arguments,
-)
+from lazyflow.schedulers.remote.large_values import LARGE, KnownValue, KnownValues, named_arguments
+from lazyflow.store.sizes import size_of
 
 __all__ = [
-    "NOTHING", "ArrayChunks", "CapturedData", "GraphWatch", "LargeArgument", "Look", "MadeValues",
-    "Refusal", "Sights", "refusal",
+    "NOTHING", "ArrayChunks", "CapturedData", "EagerCall", "GraphWatch", "LargeArgument",
+    "Look", "MadeValues", "Refusal", "Sights", "captured_by", "eager_call", "refusal",
 ]
+
+
+# -- large data that a function takes along when it is pickled for other processes --------
+
+
+def captured_by(func: Any) -> Iterator[tuple[str, int]]:
+    """Yield what large data a function takes along, and its bytes.
+
+    >>> import numpy
+    >>> table = numpy.zeros(1_000_000)
+    >>> list(captured_by(lambda i: table[i]))
+    [("global variable 'table', ndarray(1000000,) float64", 8000000)]
+    >>> list(captured_by(partial(max, table)))
+    [('argument 1 of a partial, ndarray(1000000,) float64', 8000000)]
+    """
+    for name, value in _held_by(func):
+        nbytes = size_of(value)
+        if nbytes >= LARGE:
+            yield f"{name}, {summary(value, scalars=False)}", nbytes
+
+
+def _held_by(func: Any) -> Iterator[tuple[str, Any]]:
+    kind = type(func)
+    if kind is FunctionType:
+        yield from _of_function(func)
+    elif kind is partial:
+        for i, value in enumerate(func.args):
+            yield f"argument {i + 1} of a partial", value
+        for name, value in func.keywords.items():
+            yield f"argument {name!r} of a partial", value
+        yield from _held_by(func.func)
+    elif kind is MethodType:
+        yield from _of_object("self", func.__self__)
+        yield from _held_by(func.__func__)
+    elif not kind.__module__.startswith(("lazyflow.", "numba.", "builtins")):
+        yield from _of_object("self", func)
+
+
+def _of_function(func: FunctionType) -> Iterator[tuple[str, Any]]:
+    if func.__module__ != "__main__" and "<" not in func.__qualname__:
+        return  # it goes by its name, and the worker imports it
+    code = func.__code__
+    for name, cell in zip(code.co_freevars, func.__closure__ or (), strict=True):
+        try:
+            yield f"variable {name!r}", cell.cell_contents
+        except ValueError:  # it has no value yet
+            continue
+    for name in code.co_names:  # attributes are among them, and instructions take time to read
+        value = func.__globals__.get(name)
+        if value is not None and size_of(value) >= LARGE and _is_global(name, code):
+            yield f"global variable {name!r}", value
+    for value in func.__defaults__ or ():
+        yield "a default argument", value
+
+
+def _is_global(name: str, code: CodeType) -> bool:
+    """Tell whether a function reads a name as a global variable."""
+    return any(
+        each.argval == name and each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        for each in get_instructions(code)
+    )
+
+
+def _of_object(name: str, owner: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(owner, type):
+        return
+    found = getattr(owner, "__dict__", None)
+    if type(found) is dict:
+        for attribute, value in found.items():
+            yield f"attribute {attribute!r} of {type(owner).__name__}", value
+    else:
+        yield name, owner
+
+
+# -- calls that were made before `delayed` could make them lazy: ``delayed(f(x))`` --------
+
+
+class EagerCall(NamedTuple):
+    """The call in ``delayed(f(x))``: texts of f and of x, with literals as ``...``."""
+
+    function: str
+    arguments: str
+
+
+@lru_cache(maxsize=256)
+def eager_call(code: CodeType, lasti: int) -> EagerCall | None:
+    """Return the call in the brackets of the ``delayed(...)`` at an offset in code, if one is.
+
+    >>> from lazyflow import delayed
+    >>> x = delayed(max(1, 2))
+    >>> eager_call(x._code, x._lasti)
+    EagerCall(function='max', arguments='..., ...')
+    """
+    source = _source(code, lasti)
+    try:
+        found = ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError):  # it is a part of something else, or not Python
+        return None
+    if not isinstance(found, ast.Call) or len(found.args) != 1:
+        return None
+    inner = found.args[0]
+    name = ast.unparse(found.func).rpartition(".")[2]
+    if name != "delayed" or not isinstance(inner, ast.Call):
+        return None
+    inner = _WithoutLiterals().visit(inner)
+    arguments = [*map(ast.unparse, inner.args), *map(ast.unparse, inner.keywords)]
+    return EagerCall(ast.unparse(inner.func), ", ".join(arguments))
+
+
+class _WithoutLiterals(ast.NodeTransformer):
+    """Leaves values out, which may be nobody's business: advice stands on pages."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        return ast.Constant(...)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        return ast.Constant(...)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        if isinstance(node.operand, ast.Constant):
+            return ast.Constant(...)
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+
+def _source(code: CodeType, lasti: int) -> str:
+    """Return the text of the expression at an offset in code; empty if it can't be read."""
+    where = next(islice(code.co_positions(), lasti // 2, None), (None,) * 4)
+    first, last, start, stop = where
+    if first is None or last is None or start is None or stop is None:
+        return ""
+    lines = [line.encode() for line in linecache.getlines(code.co_filename)[first - 1 : last]]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1][:stop]
+    lines[0] = lines[0][start:]
+    return b"".join(lines).decode(errors="replace")
+
 
 _MOST = 100_000  # values of graphs that are remembered
 

@@ -17,23 +17,554 @@ from __future__ import annotations
 import copyreg
 import enum
 import functools
+import marshal
 import pickle
 import sys
 import types
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from hashlib import sha256
+from itertools import chain
+from operator import itemgetter
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from lazyflow.graph.function_code import resolve
-from lazyflow.graph.tokens.code_contents import (
-    class_contents,
-    closure_contents,
-    code_contents,
-    function_contents,
+from lazyflow.departures import WeakTable
+from lazyflow.graph.function_code import (
+    MOST_WRAPPERS,
+    code_fields,
+    globals_read,
+    resolve,
+    wrapped_functions,
 )
-from lazyflow.graph.tokens.containers import encoded, mapping, nested, sequence, unordered
-from lazyflow.graph.tokens.digests import MerkleNode, NoContent, hashed, hashed_buffer, type_name
-from lazyflow.graph.tokens.library_contents import LIBRARIES
+from lazyflow.graph.tokens.digests import (
+    Digest,
+    MerkleNode,
+    NoContent,
+    hashed,
+    hashed_buffer,
+    merkle,
+    type_name,
+)
+
+# -- containers ---------------------------------------------------------------------------
+#
+# How sequences, mappings and sets of any objects become a `MerkleNode` or a digest.
+#
+# Atoms are encoded in runs by `marshal`, about 20 ns each, and only the other objects become
+# children. It is version 2 of the format, the last whose bytes depend neither on reference counts
+# nor on interned strings. What is encoded in which way depends on content alone, never on identity.
+
+ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None), type(...)})
+_SORTABLE = frozenset({int, str, bytes})
+_TEXT = frozenset({str, bytes})
+_COPY_LIMIT = 1 << 26  # characters in one marshal string; text beyond is hashed one by one
+_SHORT = 8  # mean length up to which rows are encoded with the list that holds them
+
+
+def encoded(value: Any) -> bytes:
+    """Return the `marshal` bytes of atoms, or of tuples and lists of them."""
+    return marshal.dumps(value, 2)
+
+
+def nested(found: bytes | MerkleNode) -> Digest | MerkleNode:
+    """Return contents as a child of another node: plain bytes would be taken for a value."""
+    return found if isinstance(found, MerkleNode) else Digest(found)
+
+
+def sequence(
+    head: bytes,
+    values: Sequence[Any],
+    labels: Sequence[Any] | None = None,
+    style: str = "[{!r}]",
+) -> bytes | MerkleNode:
+    """Return the contents of a list or tuple; ``labels`` name the values instead of indices."""
+    kinds = set(map(type, values))
+    if kinds <= ATOMS:
+        if _fits(kinds, values):
+            return hashed(head, b"\0", encoded(values))
+        where, atoms = list(range(len(values))), []
+    elif _has_flat_rows(kinds, values):
+        return hashed(head, b"\0", encoded(values))
+    else:
+        where = [i for i, value in enumerate(values) if type(value) not in ATOMS]
+        atoms = [value for value in values if type(value) in ATOMS]
+        if not _fits(kinds, atoms):
+            where, atoms = list(range(len(values))), []
+    names = where if labels is None else [labels[i] for i in where]
+    head += b"\1" + encoded((where, atoms))
+    return MerkleNode(head, [values[i] for i in where], names, style)
+
+
+def _fits(kinds: set[type], atoms: Sequence[Any]) -> bool:
+    """Tell whether the text among the atoms is small enough to be copied."""
+    text = kinds & _TEXT
+    if not text:
+        return True
+    if text == kinds:
+        return sum(map(len, atoms)) <= _COPY_LIMIT
+    return sum(len(atom) for atom in atoms if type(atom) in _TEXT) <= _COPY_LIMIT
+
+
+def _has_flat_rows(kinds: set[type], values: Sequence[Any]) -> bool:
+    """Tell whether the values are all short lists, or all short tuples, of atoms.
+
+    They have to be short, since a row that is there several times is encoded each time.
+    """
+    if len(kinds) != 1 or (list not in kinds and tuple not in kinds):
+        return False
+    if sum(map(len, values)) > _SHORT * len(values):
+        return False
+    inner = set(map(type, chain.from_iterable(values)))
+    return inner <= ATOMS and _fits(inner, list(chain.from_iterable(values)))
+
+
+def mapping(
+    head: bytes, keys: Sequence[Any], values: Sequence[Any], style: str = "[{!r}]"
+) -> bytes | MerkleNode:
+    """Return the contents of pairs whose order does not matter."""
+    kinds = set(map(type, keys))
+    if len(kinds) == 1 and kinds <= _SORTABLE:
+        pairs = sorted(zip(keys, values, strict=True), key=itemgetter(0))
+        keys = [key for key, _ in pairs]
+        head += b"\0" + encoded(keys)
+        return sequence(head, [value for _, value in pairs], keys, style)
+    flat: list[bytes] = []
+    children: list[Any] = []
+    for key, value in zip(keys, values, strict=True):
+        if type(value) in ATOMS and _is_flat(key) and _fits({type(value)}, (value,)):
+            flat.append(encoded((key, value)))
+        else:
+            children.append(MerkleNode(b"pair\0", (key, value), (key, key), style))
+    flat.sort()
+    return MerkleNode(head + b"\1" + encoded(flat), children, ordered=False)
+
+
+def _is_flat(key: Any) -> bool:
+    return type(key) in ATOMS or (type(key) is tuple and ATOMS.issuperset(map(type, key)))
+
+
+def unordered(head: bytes, values: Collection[Any]) -> bytes | MerkleNode:
+    """Return the contents of a set, given in any order."""
+    kinds = set(map(type, values))
+    if len(kinds) == 1 and kinds <= _SORTABLE:
+        return hashed(head, b"\0", encoded(sorted(values)))
+    flat = sorted(encoded(value) for value in values if _is_flat(value))
+    children = [value for value in values if not _is_flat(value)]
+    return MerkleNode(head + b"\1" + encoded(flat), children, children, "[{!r}]", ordered=False)
+
+
+# -- what functions and classes consist of, for `lazyflow.graph.tokens.tokenize` ----------
+#
+# What can be imported counts by name and by what is written under that name: a function by its code
+# and the functions it wraps, each with its default values and closure where these are atoms (other
+# values by type: many are sentinels, locks or caches); a class by the functions in its own body.
+# What they call in turn is not followed.
+#
+# What cannot be imported (lambdas, closures, everything of ``__main__``) has no name that another
+# process could use, so it counts by all that its result depends on: code, defaults, closure,
+# and the values of the globals its code reads; a class by its bases and its whole body. Names,
+# attributes and annotations of functions, file names and line numbers do not count.
+#
+# The digest of a function's code is kept for as long as the function lives and is made again when
+# ``__code__`` was replaced.
+
+
+Contents = Callable[[Any], bytes | MerkleNode]
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, by a class statement for instance
+_MAIN = frozenset({"__main__", "__mp_main__"})
+_NAME = itemgetter(0)
+_NOT_CONTENT = frozenset(  # of a class body: slots of the interpreter, caches, places in the file
+    {
+        "__dict__",
+        "__weakref__",
+        "__module__",
+        "__firstlineno__",
+        "__static_attributes__",
+        "__annotate_func__",
+        "__annotations_cache__",
+        "_abc_impl",
+    }
+)
+
+
+class _Code:
+    """What is known about one function's code."""
+
+    __slots__ = ("code", "digest", "globals")
+
+    def __init__(self, code: CodeType, contents: Contents) -> None:
+        self.code = code
+        self.digest = merkle(MerkleNode(b"", (code,)), contents, _raise)
+        self.globals: list[str] | None = None  # found when first needed
+
+
+_known: WeakTable[FunctionType, _Code] = WeakTable()
+
+
+def code_contents(code: CodeType) -> bytes | MerkleNode:
+    """Return the parts of a code object: instructions, names and constants."""
+    return sequence(b"code\0" + encoded(code_fields(code)), code.co_consts, style=".co_consts[{}]")
+
+
+def function_contents(function: FunctionType, contents: Contents) -> bytes | MerkleNode:
+    """Return the parts of a function written in Python, or its digest."""
+    known = _code_of(function, contents)
+    if not _importable(function):
+        return _local_function(function, known)
+    layers = [_as_written(each, contents) for each in (function, *wrapped_functions(function))]
+    return hashed(b"function\0", encoded((function.__module__, function.__qualname__, layers)))
+
+
+def class_contents(cls: type, contents: Contents) -> bytes | MerkleNode:
+    """Return the parts of a class, or its digest."""
+    body = sorted((item for item in cls.__dict__.items() if type(item[0]) is str), key=_NAME)
+    if cls.__flags__ & _HEAP_TYPE and not _importable(cls):
+        inner = {name: value for name, value in body if name not in _NOT_CONTENT}
+        parts = nested(mapping(b"body", list(inner), list(inner.values()), ".{}"))
+        head = b"local class\0" + encoded(cls.__qualname__)
+        return MerkleNode(head, (type(cls), cls.__bases__, parts), (".__class__", ".__bases__", ""))
+    code = [
+        (name, _as_written(function, contents))
+        for name, value in body
+        for function in _functions_in(value)
+    ]
+    return hashed(b"class\0", encoded((cls.__module__, cls.__qualname__, code)))
+
+
+def closure_contents(cells: tuple[CellType, ...]) -> Digest | MerkleNode:
+    """Return the parts of the variables of enclosing functions; some may have no value yet."""
+    filled = _filled(cells)
+    head = b"closure" + encoded([i for i, _ in filled])
+    style = ".__closure__[{}].cell_contents"
+    return nested(sequence(head, [value for _, value in filled], [i for i, _ in filled], style))
+
+
+def _importable(obj: Any) -> bool:
+    """Tell whether the name of a function or class stands for it, or for a wrapper of it."""
+    module = obj.__module__
+    if type(module) is not str or module in _MAIN:
+        return False
+    found = resolve(module, obj.__qualname__)
+    for _ in range(MOST_WRAPPERS):
+        if found is obj or found is None:
+            break
+        try:
+            method = getattr(found, "__func__", None)
+            found = found.__wrapped__ if method is None else method
+        except Exception:  # not a wrapper, or a hostile one
+            return False
+    return found is obj
+
+
+def _code_of(function: FunctionType, contents: Contents) -> _Code:
+    known = _known.get(function)
+    if known is None or known.code is not function.__code__:
+        known = _known[function] = _Code(function.__code__, contents)
+    return known
+
+
+def _local_function(function: FunctionType, known: _Code) -> MerkleNode:
+    if known.globals is None:
+        known.globals = sorted(set(globals_read(known.code)))
+    held = function.__globals__
+    names = [name for name in known.globals if name in held]
+    children = [
+        function.__defaults__,
+        function.__kwdefaults__,
+        closure_contents(function.__closure__ or ()),
+        nested(mapping(b"globals", names, [held[n] for n in names], ".__globals__[{!r}]")),
+    ]
+    labels = (".__defaults__", ".__kwdefaults__", "", "")
+    return MerkleNode(b"local function\0" + known.digest, children, labels)
+
+
+def _filled(cells: tuple[CellType, ...]) -> list[tuple[int, Any]]:
+    found: list[tuple[int, Any]] = []
+    for i, cell in enumerate(cells):
+        try:
+            found.append((i, cell.cell_contents))
+        except ValueError:  # not assigned so far
+            continue
+    return found
+
+
+def _as_written(function: FunctionType, contents: Contents) -> tuple[Any, ...]:
+    """Return code, default values and closure of a function, where they are equal everywhere."""
+    digest = _code_of(function, contents).digest
+    defaults, keywords, cells = function.__defaults__, function.__kwdefaults__, function.__closure__
+    if defaults is keywords is cells is None:
+        return (digest,)
+    return (
+        digest,
+        [_shallow(value) for value in defaults or ()],
+        sorted((name, _shallow(value)) for name, value in (keywords or {}).items()),
+        [(i, _shallow(value)) for i, value in _filled(cells or ())],
+    )
+
+
+def _functions_in(value: Any) -> Iterator[FunctionType]:
+    """Yield the functions of one name in a class body."""
+    kind = type(value)
+    if kind in (staticmethod, classmethod):
+        value = value.__func__
+    found = (value.fget, value.fset, value.fdel) if kind is property else (value,)
+    yield from (each for each in found if type(each) is FunctionType)
+
+
+def _shallow(value: Any) -> Any:
+    """Return an atom as it is; of any other value only its type."""
+    return value if type(value) in ATOMS else [type_name(type(value))]
+
+
+def _raise(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
+    raise error
+
+
+# -- library_contents ---------------------------------------------------------------------
+#
+# What objects of NumPy, SciPy, pandas and Numba consist of, for `lazyflow.graph.tokens.tokenize`.
+#
+# Each rule takes an object and its class and returns parts, a digest, or None where the object's
+# ``__reduce_ex__`` tells its content well enough. A rule is only called for a class that its
+# library is an ancestor of, so importing the library here loads nothing.
+#
+# Caches never count (``_cache`` of pandas, ``has_sorted_indices`` of SciPy, compiled signatures of
+# Numba, the values under the mask of a pandas array), nor does how an array lies in memory. Bytes
+# that hold no value (the padding of records and of long doubles) are left out.
+
+_SIMPLE = frozenset("?bBhHiIlLqQefdgFDGSUmM")  # dtype characters that dtype.str tells all about
+_BLOCK = 1 << 16  # elements of a strided array that are copied at a time
+_SPARSE_NOT_CONTENT = frozenset(
+    {
+        "maxprint",
+        "has_canonical_format",
+        "has_sorted_indices",
+        "_has_canonical_format",
+        "_has_sorted_indices",
+    }
+)
+
+
+def _named(cls: type, library: str) -> Any:
+    """Return a library's own class by its name: its methods' code would cost 0.1 ms a token."""
+    return type_name(cls) if cls.__module__.partition(".")[0] == library else cls
+
+
+def _by_attributes(head: bytes, cls: Any, obj: Any, *names: str) -> MerkleNode:
+    children = (cls, *(getattr(obj, name) for name in names))
+    return MerkleNode(head + b"\0" + encoded(names), children, ("__class__", *names), ".{}")
+
+
+def _numpy(obj: Any, cls: Any) -> bytes | MerkleNode | None:
+    import numpy as np
+
+    named = _named(cls, "numpy")
+    if cls is np.ndarray or cls is np.memmap:  # memmap says where the bytes are, not what
+        return _array(obj)
+    if isinstance(obj, np.generic):
+        state = getattr(obj, "__dict__", None)
+        return MerkleNode(b"scalar\0", (named, np.asarray(obj), state), ("", "", ".__dict__"))
+    if isinstance(obj, np.dtype):
+        return hashed(b"dtype\0", encoded(obj.str)) if _is_simple(obj) else None
+    if isinstance(obj, np.ma.MaskedArray):
+        own = obj.view()  # asking for fill_value stores it
+        mask = np.ma.getmaskarray(own)
+        masked = (named, own.data, mask, own.fill_value, own.hardmask)
+        return MerkleNode(b"masked\0", masked, ("", ".data", ".mask", ".fill_value", ""))
+    if isinstance(obj, np.ndarray):
+        pickles_alike = (
+            cls.__reduce__ is np.ndarray.__reduce__
+            and cls.__reduce_ex__ is np.ndarray.__reduce_ex__
+        )
+        if not pickles_alike:
+            return None
+        state = getattr(obj, "__dict__", None)
+        values = (named, obj.view(np.ndarray), state)
+        return MerkleNode(b"array subclass\0", values, ("", "", ".__dict__"))
+    if cls is np.ufunc:
+        return _ufunc(obj)
+    if cls is np.vectorize:  # it also keeps the ufuncs that it made
+        names = ("pyfunc", "otypes", "excluded", "signature", "cache")
+        return _by_attributes(b"vectorize", named, obj, *names)
+    return None
+
+
+def _is_simple(dtype: Any) -> bool:
+    return dtype.char in _SIMPLE and dtype.metadata is None
+
+
+def _array(array: Any) -> bytes | MerkleNode:
+    """Return the values in C order, whatever the order in memory."""
+    dtype = array.dtype
+    shape = encoded(array.shape)
+    if dtype.names is not None:
+        import numpy as np
+
+        fields = [array[name].view(np.ndarray) for name in dtype.names]
+        labels = (".dtype", *dtype.names)
+        return MerkleNode(b"records\0" + shape, (dtype, *fields), labels, "[{!r}]")
+    if dtype.hasobject:  # also StringDType, whose memory holds addresses
+        values = (dtype, array.ravel().tolist())
+        return MerkleNode(b"objects\0" + shape, values, (".dtype", ".ravel()"))
+    if _is_simple(dtype):
+        hasher = sha256(b"array\0" + shape + encoded(dtype.str))
+        _feed(array, hasher.update)
+        return hasher.digest()
+    hasher = sha256(b"")
+    _feed(array, hasher.update)
+    return MerkleNode(b"array of\0" + shape, (dtype, Digest(hasher.digest())), (".dtype", ""))
+
+
+def _feed(array: Any, update: Callable[[Any], None]) -> None:
+    """Pass on an array's bytes in C order; of a strided array one block at a time is copied."""
+    import numpy as np
+
+    if array.nbytes == 0:
+        return
+    padded = array.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63
+    if array.flags.c_contiguous and not padded:
+        update(array.reshape(-1).view(np.uint8))
+        return
+    flags = ["external_loop", "buffered"]
+    blocks: Any = np.nditer(array, flags, order="C", buffersize=_BLOCK)  # type: ignore[call-overload]
+    for block in blocks:
+        if padded:  # 10 bytes of value, 6 of anything
+            native = np.ascontiguousarray(block, dtype=array.dtype.newbyteorder("="))
+            update(native.view(np.uint8).reshape(-1, 16)[:, :10].tobytes())
+        else:
+            update(np.ascontiguousarray(block).view(np.uint8))
+
+
+def _ufunc(ufunc: Any) -> bytes | None:
+    """Return a ufunc by the module that has it; pickle would take the first imported one."""
+    name = ufunc.__name__
+    for module in ("numpy", "scipy.special"):
+        if getattr(sys.modules.get(module), name, None) is ufunc:
+            return hashed(b"ufunc\0", encoded((module, name)))
+    return None
+
+
+def _scipy(obj: Any, cls: type) -> MerkleNode | None:
+    sparse: Any = sys.modules.get("scipy.sparse")
+    if not hasattr(sparse, "issparse") or not sparse.issparse(obj):
+        return None
+    named = _named(cls, "scipy")
+    if obj.format in ("lil", "dok"):  # rows and values as inserted, by Python or NumPy types
+        import numpy as np
+
+        coo = obj.tocoo()
+        coords = getattr(coo, "coords", None) or (coo.row, coo.col)  # SciPy 1.11 has no coords
+        order = np.lexsort(coords[::-1])
+        values = (named, obj.shape, obj.dtype, [each[order] for each in coords], coo.data[order])
+        return MerkleNode(b"sparse by entry\0", values, (".__class__",) * 5)
+    own = {k: v for k, v in vars(obj).items() if k not in _SPARSE_NOT_CONTENT}
+    state = nested(mapping(b"sparse state", list(own), list(own.values()), ".{}"))
+    return MerkleNode(b"sparse\0", (named, state), (".__class__", ""))
+
+
+def _pandas(obj: Any, cls: type) -> MerkleNode | None:
+    import pandas as pd
+
+    named = _named(cls, "pandas")
+    if isinstance(obj, pd.DataFrame):
+        columns = [_column(series) for _, series in obj.items()]
+        names = ("columns", "index", "attrs", *obj._metadata)
+        frame = _by_attributes(b"frame", named, obj, *names)
+        flag = obj.flags.allows_duplicate_labels
+        return MerkleNode(b"DataFrame\0", (frame, flag, columns), ("", "", ".array"))
+    if isinstance(obj, pd.Series):
+        names = ("index", "attrs", *obj._metadata)
+        series = _by_attributes(b"series", named, obj, *names)
+        flag = obj.flags.allows_duplicate_labels
+        return MerkleNode(b"Series\0", (series, flag, _column(obj)), ("", "", ".array"))
+    if isinstance(obj, pd.Index):
+        return _index(obj, named)
+    if isinstance(obj, pd.api.extensions.ExtensionArray):
+        return _extension_array(obj, named)
+    if isinstance(obj, pd.api.extensions.ExtensionDtype):
+        return _by_attributes(b"pandas dtype", named, obj, "name", *obj._metadata)
+    return None
+
+
+def _column(series: Any) -> Any:
+    """Return the array of a Series; one that merely wraps NumPy's is unwrapped."""
+    array = series.array
+    return array.to_numpy() if type(array).__name__ == "NumpyExtensionArray" else array
+
+
+def _index(index: Any, named: Any) -> MerkleNode:
+    import pandas as pd
+
+    if isinstance(index, pd.MultiIndex):
+        return _by_attributes(b"MultiIndex", named, index, "levels", "codes", "names")
+    if isinstance(index, pd.RangeIndex):
+        return _by_attributes(b"RangeIndex", named, index, "start", "stop", "step", "names")
+    values = (named, _column(index), index.names, getattr(index, "freq", None))
+    return MerkleNode(b"Index\0", values, (".__class__", ".array", ".names", ".freq"))
+
+
+def _extension_array(array: Any, named: Any) -> MerkleNode | None:
+    import pandas as pd
+
+    if isinstance(array, pd.arrays.IntegerArray | pd.arrays.FloatingArray | pd.arrays.BooleanArray):
+        # What lies under the mask is left over from computations.
+        known = array.to_numpy(array.dtype.numpy_dtype, na_value=0)
+        return MerkleNode(b"masked array\0", (named, array.dtype, array.isna(), known), ("",) * 4)
+    if isinstance(array, pd.arrays.IntervalArray):
+        return _by_attributes(b"intervals", named, array, "left", "right", "closed")
+    if hasattr(array, "_pa_array"):  # Arrow: chunks and offsets are not content
+        values = (named, array.dtype, array.to_numpy(dtype=object))
+        return MerkleNode(b"arrow\0", values, ("",) * 3)
+    if hasattr(array, "_ndarray"):  # dates, periods, str, and wrapped NumPy arrays
+        return _by_attributes(b"values", named, array, "dtype", "_ndarray")
+    return None
+
+
+def _numba(obj: Any, cls: type) -> bytes | MerkleNode | None:
+    """Return the parts of a compiled function: the Python function and the options.
+
+    What was compiled so far does not count.
+    """
+    kinds = {base.__name__ for base in cls.__mro__ if base.__module__.startswith("numba")}
+    named = _named(cls, "numba")
+    if "Type" in kinds:
+        return _numba_type(obj)
+    if "Dispatcher" in kinds:
+        fixed = None if obj._can_compile else sorted(map(str, obj.signatures))
+        values = (named, obj.py_func, obj.targetoptions, obj.locals, fixed)
+        labels = ("", ".py_func", ".targetoptions", ".locals", "")
+        return MerkleNode(b"dispatcher\0", values, labels)
+    if "DUFunc" in kinds:
+        fixed = obj.types if obj._frozen else None
+        options = obj._dispatcher.targetoptions
+        values = (named, obj._dispatcher.py_func, options, obj.identity, fixed)
+        return MerkleNode(b"ufunc\0", values, ("", ".py_func", ".targetoptions", ".identity", ""))
+    if "GUFunc" in kinds:
+        builder = obj.gufunc_builder
+        fixed = None if obj._is_dynamic else obj.types
+        values = (named, builder.py_func, builder.targetoptions, builder.signature, fixed)
+        return MerkleNode(b"gufunc\0", values, ("", ".py_func", ".targetoptions", ".signature", ""))
+    if "CFunc" in kinds:
+        return MerkleNode(b"cfunc\0", (named, obj._pyfunc, str(obj._sig)), ("", ".__wrapped__", ""))
+    return None
+
+
+def _numba_type(numba_type: Any) -> bytes:
+    text = str(numba_type)
+    if "#" in text or "0x" in text:  # jitclasses and the types of functions
+        raise NoContent(f"its name {text!r} has an address, which another process may reuse")
+    return hashed(b"numba type\0", encoded((type_name(type(numba_type)), text)))
+
+
+LIBRARIES: dict[str, Callable[[Any, type], bytes | MerkleNode | None]] = {
+    "numpy": _numpy,
+    "scipy": _scipy,
+    "pandas": _pandas,
+    "numba": _numba,
+}
+
 
 _DASK = "__dask_tokenize__"  # those of xarray import dask, which need not be there
 _HOOKS = ("__lazyflow_tokenize__", _DASK)

@@ -18,8 +18,7 @@ from collections.abc import Callable
 from os import urandom
 from typing import Any
 
-from lazyflow.graph.tokens.containers import encoded, sequence
-from lazyflow.graph.tokens.contents import contents
+from lazyflow.graph.tokens.contents import contents, encoded, sequence
 from lazyflow.graph.tokens.digests import MerkleNode, NoContent, hashed, merkle, type_name
 
 _LENGTH = 32  # hex digits: 128 bits

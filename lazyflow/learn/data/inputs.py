@@ -4,24 +4,192 @@ What is in memory is cut into views. What is chunked stays where it is: its chun
 and targets and weights are cut as the rows are.
 """
 
+from __future__ import annotations
+
+import math
 import warnings
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from scipy.sparse import issparse, vstack
 
-from lazyflow import compute, delayed, is_lazy, persist
+from lazyflow import compute, config, delayed, is_lazy, persist
 from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
-from lazyflow.learn.data.joining import PART_BYTES, check_dense, groups_of, together
-from lazyflow.learn.data.keeping import fitting
+from lazyflow.store.memory.available import available_memory
 
 __all__ = [
-    "RowChunk", "check_two_axes", "groups_of_chunks", "is_chunked", "listed", "loaded", "parts_of",
+    "PART_BYTES", "RowChunk", "check_dense", "check_two_axes", "fitting", "groups_of",
+    "groups_of_chunks", "is_chunked", "listed", "loaded", "parts_of", "room_for_rows",
+    "together",
 ]
+
+
+# -- small neighbours as one: what a task costs is then small beside what it does ---------
+
+#: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside
+#: which a task's cost is small, and there are enough parts for the workers.
+PART_BYTES = 1 << 23
+
+_SMALL = PART_BYTES // 4  # bytes; smaller chunks are brought together
+
+
+def groups_of(nbytes: Sequence[int]) -> list[list[int]]:
+    """Return the numbers of chunks of so many bytes in groups, where small neighbours are one.
+
+    Examples
+    --------
+    >>> groups_of([100, 100, 10_000_000, 100])
+    [[0, 1], [2], [3]]
+    """
+    groups: list[list[int]] = []
+    room = 0
+    for k, each in enumerate(nbytes):
+        if not groups or each > min(room, _SMALL):
+            groups.append([])
+            room = PART_BYTES
+        groups[-1].append(k)
+        room -= each
+    return groups
+
+
+def check_dense(values: Any, name: str, where: str = "") -> None:
+    """Refuse sparse targets or weights; `where` is what has them.
+
+    Examples
+    --------
+    >>> check_dense([1, 2], "y")
+    """
+    if issparse(values):
+        raise TypeError(
+            f"Sparse data was passed for {name}, but dense data is required{where}. Use "
+            f"{name}.toarray().ravel(), one number for each row"
+        )
+
+
+def together(parts: Sequence[Any]) -> Any:
+    """Return several dense or sparse chunks as one; views of one memory are not copied.
+
+    Examples
+    --------
+    >>> rows = np.arange(6.0).reshape(3, 2)
+    >>> together([rows[:1], rows[1:]]).base is not None, together([rows, rows[:1]]).shape
+    (True, (4, 2))
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if any(map(issparse, parts)):
+        return vstack(parts, format="csr")
+    arrays = [np.asarray(part) for part in parts]
+    if not _are_neighbours(arrays):
+        return np.concatenate(arrays)
+    shape = sum(map(len, arrays)), *arrays[0].shape[1:]
+    # Its own strides may be any, where it has one row.
+    strides = [arrays[0].itemsize]
+    for length in reversed(shape[1:]):
+        strides.insert(0, strides[0] * length)
+    return as_strided(arrays[0], shape, strides, writeable=False)
+
+
+def _are_neighbours(arrays: Sequence[np.ndarray]) -> bool:
+    """Whether arrays are views of one array, each beginning where the one before it ends."""
+    first = arrays[0]
+    owner, end = _owner(first), first.ctypes.data
+    if owner is None:
+        return False
+    for array in arrays:
+        alike = array.dtype == first.dtype and array.shape[1:] == first.shape[1:]
+        if not alike or not array.flags.c_contiguous or array.ctypes.data != end:
+            return False
+        if _owner(array) is not owner:
+            return False
+        end += array.nbytes
+    return True
+
+
+def _owner(array: np.ndarray) -> np.ndarray | None:
+    """Return the array that has the memory of another one, and lives as long as that.
+
+    None if no array has it: memory of a store is let go as soon as one of its values is.
+    """
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array if array.flags.owndata else None
+
+
+# -- whether rows are kept where they are made, or read again in every pass ---------------
+#
+# A fit reads its rows some ten to a hundred times. What fits is kept. What does not is read,
+# checked and dropped chunk by chunk in every pass: as slow as the source, in the memory of a few
+# chunks. A cluster's workers write to their disks what they can't hold, so there all is kept.
+
+_SHARE = 2  # kept rows take at most the half of what is free: solvers need memory, too
+
+
+@delayed
+def _nbytes(X: Any) -> int:
+    """Return the bytes of a chunk as numbers of float64, or as a sparse matrix."""
+    if issparse(X):
+        return int(X.data.nbytes + X.indices.nbytes)
+    return int(np.prod(np.shape(X))) * 8
+
+
+def fitting(
+    parts: list[tuple[Any, ...]], run: dict[str, Any], most: float = math.inf
+) -> tuple[list[tuple[Any, ...]], bool]:
+    """Return (parts, whether their lazy rows fit in memory).
+
+    A part is its rows, and what is made with them, as targets. The limit is
+    ``config.get("store_limit")``, or half of the memory that is free. Parts are made and kept, one
+    and then as many again as there are, as long as what all would take, by the mean of those, is
+    below the limit. If all fit, what was kept is returned, so that its source is read once.
+    `most` is how many bytes they take at most, if that is known: then none may have to be made.
+
+    Examples
+    --------
+    >>> with config.set(store_limit=10_000):
+    ...     fitting([(delayed(np.ones)((1000, 10)),)], {})[1]
+    False
+    """
+    limit = room_for_rows(run)
+    count = sum(is_lazy(part[0]) for part in parts)
+    if not count or limit is None or most <= limit or not is_lazy(parts[0][0]):
+        return parts, True
+    found: list[tuple[Any, ...]] = []
+    nbytes = 0
+    while len(found) < len(parts):
+        some = parts[len(found):2 * len(found) + 1]
+        (kept,) = persist([tuple(part) for part in some], **run)
+        found += map(tuple, kept)
+        nbytes += sum(compute(*[_nbytes(part[0]) for part in kept], **run))
+        if nbytes * len(parts) > limit * len(found):
+            return parts, False
+    return found, True
+
+
+def room_for_rows(run: dict[str, Any]) -> int | None:
+    """Return how many bytes of rows may be there at once; None: any number.
+
+    Examples
+    --------
+    >>> with config.set(store_limit=10_000):
+    ...     room_for_rows({"scheduler": "threads"})
+    10000
+    """
+    scheduler = run.get("scheduler") or config.get("scheduler")
+    if scheduler not in (None, "sync", "threads", "processes"):
+        return None
+    own: int | None = config.get("store_limit")
+    if own is not None:
+        return own * (config.default_workers() if scheduler == "processes" else 1)
+    free = available_memory()
+    return None if free is None else free // _SHARE
+
 
 _MANY = 64  # chunks of an array, of which small ones are brought together before any is made
 _LARGE = 1e9  # bytes that move without being asked for

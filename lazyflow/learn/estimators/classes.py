@@ -9,10 +9,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from lazyflow import compute, delayed, is_lazy
-from lazyflow.learn.data.checking import checked_weights
-from lazyflow.learn.data.inputs import RowChunk
-from lazyflow.learn.data.joining import check_dense
-from lazyflow.learn.data.places import Place
+from lazyflow.learn.data.inputs import RowChunk, check_dense
+from lazyflow.learn.data.rows import Place, checked_weights
 
 __all__ = ["class_weighted", "classes_of"]
 

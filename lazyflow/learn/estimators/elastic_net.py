@@ -16,10 +16,10 @@ from lazyflow.learn.estimators.least_squares import LinearRegressor
 from lazyflow.learn.estimators.linear_estimator import LIMITS, put_again
 from lazyflow.learn.kernels.losses import SQUARES
 from lazyflow.learn.solvers.coordinate_descent import elastic_net
-from lazyflow.learn.solvers.history import Callback, StopRule
 from lazyflow.learn.solvers.least_squares import feature_sums, least_squares
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.saga import saga
+from lazyflow.learn.solvers.stopping import Callback, StopRule
 
 __all__ = ["ElasticNet", "Lasso"]
 

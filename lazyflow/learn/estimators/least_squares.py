@@ -11,9 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from lazyflow.api.works import as_work
 from lazyflow.learn.chunked.metrics import r2_score
 from lazyflow.learn.data.inputs import is_chunked
-from lazyflow.learn.data.places import places_of
-from lazyflow.learn.data.rows import Rows, kept_rows
-from lazyflow.learn.data.targets import NumberTargets
+from lazyflow.learn.data.rows import NumberTargets, Rows, kept_rows, places_of
 from lazyflow.learn.estimators.linear_estimator import (
     LIMITS,
     LinearEstimator,
@@ -21,11 +19,11 @@ from lazyflow.learn.estimators.linear_estimator import (
     scores_of_chunk,
 )
 from lazyflow.learn.kernels.losses import SQUARES
-from lazyflow.learn.solvers.history import Callback, StopRule
 from lazyflow.learn.solvers.lbfgs import lbfgs
 from lazyflow.learn.solvers.least_squares import feature_sums, least_squares, ridge
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.saga import saga
+from lazyflow.learn.solvers.stopping import Callback, StopRule
 
 __all__ = ["LinearRegression", "LinearRegressor", "Ridge"]
 

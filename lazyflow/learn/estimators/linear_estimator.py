@@ -20,14 +20,18 @@ from lazyflow import compute, config, delayed
 from lazyflow.array.core import Array
 from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import users_depth
-from lazyflow.learn.data.checking import as_numbers, check_finite, check_names
-from lazyflow.learn.data.inputs import RowChunk, check_two_axes, is_chunked, listed, parts_of
-from lazyflow.learn.data.joining import check_dense
-from lazyflow.learn.data.keeping import fitting
-from lazyflow.learn.data.places import Place
-from lazyflow.learn.data.rows import Rows
+from lazyflow.learn.data.inputs import (
+    RowChunk,
+    check_dense,
+    check_two_axes,
+    fitting,
+    is_chunked,
+    listed,
+    parts_of,
+)
+from lazyflow.learn.data.rows import Place, Rows, as_numbers, check_finite, check_names
 from lazyflow.learn.kernels.sums import scores_of
-from lazyflow.learn.solvers.history import Progress, Solution, StopRule
+from lazyflow.learn.solvers.stopping import Progress, Solution, StopRule
 
 __all__ = ["LIMITS", "LinearEstimator", "put_again", "scores_of_chunk"]
 

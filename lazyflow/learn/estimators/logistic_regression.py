@@ -16,9 +16,7 @@ from lazyflow.api.works import as_work
 from lazyflow.graph.task import users_depth
 from lazyflow.learn.chunked.metrics import accuracy_score
 from lazyflow.learn.data.inputs import is_chunked, loaded
-from lazyflow.learn.data.places import places_of
-from lazyflow.learn.data.rows import kept_rows
-from lazyflow.learn.data.targets import ClassTargets
+from lazyflow.learn.data.rows import ClassTargets, kept_rows, places_of
 from lazyflow.learn.estimators.classes import class_weighted, classes_of
 from lazyflow.learn.estimators.linear_estimator import (
     LIMITS,
@@ -27,12 +25,11 @@ from lazyflow.learn.estimators.linear_estimator import (
     scores_of_chunk,
 )
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX
-from lazyflow.learn.solvers.certificate import is_separated
-from lazyflow.learn.solvers.history import Callback, Progress, Solution, StopRule
 from lazyflow.learn.solvers.lbfgs import lbfgs
 from lazyflow.learn.solvers.newton import newton
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.saga import saga
+from lazyflow.learn.solvers.stopping import Callback, Progress, Solution, StopRule, is_separated
 from lazyflow.learn.solvers.svrg import svrg
 
 __all__ = ["LogisticRegression"]
@@ -79,7 +76,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     gap_tol : float or None
         Stop also when the duality gap is at most this times the objective.
     callback : callable or None
-        Called with a `lazyflow.learn.solvers.history.Progress` for each point of the trace; a true
+        Called with a `lazyflow.learn.solvers.stopping.Progress` for each point of the trace; a true
         result stops.
     scheduler : str or None
         As in `lazyflow.compute`.

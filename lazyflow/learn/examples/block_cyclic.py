@@ -22,13 +22,12 @@ import numpy as np
 
 from lazyflow import config, delayed, persist
 from lazyflow.learn.data.inputs import RowChunk
-from lazyflow.learn.data.rows import Rows, kept_rows
-from lazyflow.learn.data.targets import ClassTargets
+from lazyflow.learn.data.rows import ClassTargets, Rows, kept_rows
 from lazyflow.learn.kernels.losses import LOGISTIC
-from lazyflow.learn.solvers.history import StopRule
 from lazyflow.learn.solvers.newton import newton
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.saga import saga
+from lazyflow.learn.solvers.stopping import StopRule
 
 __all__ = ["Stall", "cyclic", "made_rows", "main"]
 

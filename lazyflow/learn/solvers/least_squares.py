@@ -60,7 +60,7 @@ def least_squares(rows: Rows, free: bool, run: dict[str, Any]) -> tuple[np.ndarr
     --------
     >>> from lazyflow.learn.data.inputs import RowChunk
     >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.data.rows import NumberTargets
     >>> rows = kept_rows([RowChunk(np.array([[1.0], [3.0]]), [5, 9], None)], NumberTargets(1), {})
     >>> theta, rank, _ = least_squares(rows, True, {})
     >>> theta.round(12), rank
@@ -148,7 +148,7 @@ def feature_sums(rows: Rows, free: bool, run: dict[str, Any]) -> FeatureSums:
     --------
     >>> from lazyflow.learn.data.inputs import RowChunk
     >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.data.rows import NumberTargets
     >>> rows = kept_rows([RowChunk(np.array([[1.0], [3.0]]), [5, 9], None)], NumberTargets(1), {})
     >>> feature_sums(rows, True, {}).gram
     array([[2.]])

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lazyflow.learn.solvers.history import History, Solution, StopRule
-from lazyflow.learn.solvers.newton_step import newton_step
 from lazyflow.learn.solvers.problem import Problem
+from lazyflow.learn.solvers.stopping import History, Solution, StopRule, newton_step
 
 __all__ = ["newton"]
 
@@ -45,7 +44,7 @@ def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
     --------
     >>> from lazyflow.learn.data.inputs import RowChunk
     >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.data.rows import NumberTargets
     >>> from lazyflow.learn.kernels.losses import SQUARES
     >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
     >>> newton(Problem(rows, SQUARES, 0.0, 1.0, True), np.zeros((1, 2)), StopRule()).theta

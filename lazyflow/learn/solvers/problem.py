@@ -52,7 +52,7 @@ class Problem:
     --------
     >>> from lazyflow.learn.data.inputs import RowChunk
     >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.data.rows import NumberTargets
     >>> from lazyflow.learn.kernels.losses import SQUARES
     >>> rows = kept_rows([RowChunk(np.array([[3.0], [1.0]]), [1, 1], None)], NumberTargets(1), {})
     >>> problem = Problem(rows, SQUARES, l1=0.0, l2=1.0, free=False)
@@ -75,7 +75,7 @@ class Problem:
         --------
         >>> from lazyflow.learn.data.inputs import RowChunk
         >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> from lazyflow.learn.data.rows import NumberTargets
         >>> from lazyflow.learn.kernels.losses import SQUARES
         >>> rows = kept_rows([RowChunk(np.ones((2, 3)), [1, 1], None)], NumberTargets(1), {})
         >>> Problem(rows, SQUARES, 0.0, 1.0, free=True).shape
@@ -103,7 +103,7 @@ class Problem:
         --------
         >>> from lazyflow.learn.data.inputs import RowChunk
         >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> from lazyflow.learn.data.rows import NumberTargets
         >>> from lazyflow.learn.kernels.losses import SQUARES
         >>> rows = kept_rows([RowChunk(np.ones((9, 1)), np.ones(9), None)], NumberTargets(1), {})
         >>> problem = Problem(rows, SQUARES, 0.0, 1.0, free=True)
@@ -119,7 +119,7 @@ class Problem:
         --------
         >>> from lazyflow.learn.data.inputs import RowChunk
         >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> from lazyflow.learn.data.rows import NumberTargets
         >>> from lazyflow.learn.kernels.losses import SQUARES
         >>> chunk = RowChunk(np.array([[3.0], [1.0]]), [1, 1], None)
         >>> rows = kept_rows([chunk], NumberTargets(1), {})
@@ -140,7 +140,7 @@ class Problem:
         --------
         >>> from lazyflow.learn.data.inputs import RowChunk
         >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> from lazyflow.learn.data.rows import NumberTargets
         >>> from lazyflow.learn.kernels.losses import SQUARES
         >>> rows = kept_rows([RowChunk(np.ones((2, 1)), [1, 1], None)], NumberTargets(1), {})
         >>> Problem(rows, SQUARES, 0.0, 1.0, free=False).second_order(np.zeros((1, 2)))[:2]
@@ -169,7 +169,7 @@ class Problem:
         --------
         >>> from lazyflow.learn.data.inputs import RowChunk
         >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.targets import NumberTargets
+        >>> from lazyflow.learn.data.rows import NumberTargets
         >>> from lazyflow.learn.kernels.losses import SQUARES
         >>> chunk = RowChunk(np.array([[3.0], [0.0]]), [1, 1], None)
         >>> problem = Problem(kept_rows([chunk], NumberTargets(1), {}), SQUARES, 0.0, 1.0, True)

@@ -23,10 +23,8 @@ import numpy as np
 from scipy.sparse import issparse
 
 from lazyflow import compute, delayed, persist, wait
-from lazyflow.learn.data.keeping import room_for_rows
-from lazyflow.learn.kernels.dense_steps import StepSizes, dense_steps
-from lazyflow.learn.kernels.sparse_steps import sparse_steps
-from lazyflow.learn.solvers.history import History, Solution, StopRule
+from lazyflow.learn.data.inputs import room_for_rows
+from lazyflow.learn.kernels.steps import StepSizes, dense_steps, sparse_steps
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.schedule import (
     BLOCK,
@@ -42,6 +40,7 @@ from lazyflow.learn.solvers.schedule import (
     uncentred,
     visits_of_epoch,
 )
+from lazyflow.learn.solvers.stopping import History, Solution, StopRule
 
 __all__ = ["Sampling", "check_every", "saga"]
 
@@ -82,7 +81,7 @@ def saga(
     --------
     >>> from lazyflow.learn.data.inputs import RowChunk
     >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.data.rows import NumberTargets
     >>> from lazyflow.learn.kernels.losses import SQUARES
     >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
     >>> found = saga(Problem(rows, SQUARES, 0.0, 1.0, True), np.zeros((1, 2)), StopRule(1e-9))

@@ -121,7 +121,7 @@ def mean_of_spans(problem: Problem, spans: Spans) -> np.ndarray:
     --------
     >>> from lazyflow.learn.data.inputs import RowChunk
     >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.data.rows import NumberTargets
     >>> from lazyflow.learn.kernels.losses import SQUARES
     >>> rows = kept_rows([RowChunk(np.array([[1.0], [3.0]]), [2, 0], None)], NumberTargets(1), {})
     >>> mean_of_spans(Problem(rows, SQUARES, 0.0, 1.0, True), [[(0, 0, 1)], [(0, 1, 2)]])
@@ -164,7 +164,7 @@ def curvature(
     --------
     >>> from lazyflow.learn.data.inputs import RowChunk
     >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.data.rows import NumberTargets
     >>> from lazyflow.learn.kernels.losses import SQUARES
     >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
     >>> curvature(Problem(rows, SQUARES, 0.0, 1.0, True), 1, np.zeros(1))

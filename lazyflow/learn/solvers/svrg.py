@@ -13,10 +13,9 @@ import numpy as np
 
 from lazyflow import compute, delayed
 from lazyflow.learn.data.rows import tree_sum
-from lazyflow.learn.kernels.dense_steps import StepSizes, dense_steps
 from lazyflow.learn.kernels.losses import Loss
+from lazyflow.learn.kernels.steps import StepSizes, dense_steps
 from lazyflow.learn.kernels.sums import slopes_of
-from lazyflow.learn.solvers.history import History, Solution, StopRule
 from lazyflow.learn.solvers.lbfgs import finished_by_lbfgs
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.schedule import (
@@ -27,6 +26,7 @@ from lazyflow.learn.solvers.schedule import (
     step_length,
     uncentred,
 )
+from lazyflow.learn.solvers.stopping import History, Solution, StopRule
 
 __all__ = ["svrg"]
 
@@ -47,7 +47,7 @@ def svrg(
     --------
     >>> from lazyflow.learn.data.inputs import RowChunk
     >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.targets import NumberTargets
+    >>> from lazyflow.learn.data.rows import NumberTargets
     >>> from lazyflow.learn.kernels.losses import SQUARES
     >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
     >>> found = svrg(Problem(rows, SQUARES, 0.0, 1.0, True), np.zeros((1, 2)), StopRule(1e-9))

@@ -15,16 +15,13 @@ from typing import Any
 from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.schedulers.actors import call_executors, ports
-from lazyflow.schedulers.actors.calls import Checkpoint, finish
-from lazyflow.schedulers.actors.waits import WaitingActor
-from lazyflow.schedulers.actors.watched_call import CallTimer
-from lazyflow.schedulers.core.current_worker import here
+from lazyflow.schedulers.actors.calls import CallTimer, Checkpoint, WaitingActor, finish
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.calls import TIMED, RecordCall, is_short
-from lazyflow.schedulers.remote.failures import failure_record
+from lazyflow.schedulers.remote.calls import TIMED, RecordCall, failure_record, is_short
 
 _NAME = "lazyflow-actor"  # of its threads
 

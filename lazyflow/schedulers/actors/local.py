@@ -16,13 +16,18 @@ from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.actors.call_executors import LoopExecutor, ThreadsExecutor, run_here
-from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, finish
+from lazyflow.schedulers.actors.calls import (
+    ActorCall,
+    ActorSpec,
+    WaitingActor,
+    finish,
+    waiting_actor,
+)
 from lazyflow.schedulers.actors.deaths import shut_down
-from lazyflow.schedulers.actors.waits import WaitingActor, waiting_actor
-from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.core.task_resources import here
 from lazyflow.store.owned import detached, own
 from lazyflow.store.protected import protected
 

@@ -8,26 +8,57 @@ Literals and functions that are large are not in the bytes: the engine holds the
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lazyflow.errors import InputMutated
+from lazyflow.graph.items import Item
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.options import Options, scheduling_options
 from lazyflow.graph.plan import Plan
-from lazyflow.graph.task import HELD, Task, place
+from lazyflow.graph.task import HELD, Task, place, task_name
 from lazyflow.schedulers.cluster.engine import Engine
-from lazyflow.schedulers.cluster.group_queue import GroupQueue
-from lazyflow.schedulers.cluster.naming import group_name
+from lazyflow.schedulers.cluster.group_queue import GroupQueue, TaskGroup
 from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
 from lazyflow.schedulers.cluster.results import EngineResult, Put
-from lazyflow.schedulers.cluster.task_group import TaskGroup
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.snapshots import Watches, verify
-from lazyflow.schedulers.remote.calls import is_short
-from lazyflow.schedulers.remote.failures import culprit, unsendable
+from lazyflow.schedulers.remote.calls import culprit, is_short, unsendable
 from lazyflow.store.pickling.serialize import Unpicklable
+
+# -- what an engine's own pages call a group: what it does, and of how many tasks ---------
+#
+# distributed's pages, and what it learns of durations, go by the part of a key before its numbers;
+# Ray's summary goes by the names of tasks. So groups of equal work have equal names.
+
+_MOST = 3  # names that are shown
+
+
+def group_name(kinds: Sequence[Task], count: int) -> str:
+    """Return the name of a group of `count` tasks, of which `kinds` has one of each function.
+
+    The count is rounded up to a power of two. Items of one result have one name.
+
+    >>> from lazyflow import delayed
+    >>> load, inc = delayed(open, name="load-csv")("a.csv"), delayed(lambda x: x + 1)(1)
+    >>> group_name([load], 1), group_name([load, inc], 2), group_name([inc], 12)
+    ('load_csv', 'load_csv+lambda', 'lambda~16')
+    >>> group_name(list(delayed(divmod, nout=2)(17, 5)), 2)
+    'divmod_item~2'
+    """
+    items = [func for task in kinds if isinstance(func := task._func, Item)]
+    shown = [task_name(task) for task in kinds if type(task._func) is not Item]
+    shown = shown or [f"{item.maker}_item" for item in items]
+    # no "-", at which the parts of a key are told apart
+    names = list(dict.fromkeys(
+        re.sub(r"[^\w.+]+", "_", name).strip("_") or "task" for name in shown))
+    size = f"~{1 << (count - 1).bit_length()}" if count > len(names) else ""
+    if len(names) > _MOST:
+        names[_MOST - 1:-1] = [".."]
+    return "+".join(names) + size
+
 
 PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 

@@ -10,7 +10,7 @@ from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, packed
 from lazyflow.schedulers.core.errors.failures import dressed, with_call_note
-from lazyflow.schedulers.remote.task_stub import name_only
+from lazyflow.schedulers.remote.calls import name_only
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 from lazyflow.store.sizes import format_bytes
 

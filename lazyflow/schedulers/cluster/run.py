@@ -14,20 +14,91 @@ from typing import Any
 from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
+from lazyflow.graph.task import place_text
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
-from lazyflow.schedulers.cluster.events import tell_observers
-from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue
+from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue, Submission, TaskGroup
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
-from lazyflow.schedulers.cluster.pending import MOST_NAMES, pending_tasks
-from lazyflow.schedulers.cluster.results import EngineResult, Put, gone, lost_for_good
-from lazyflow.schedulers.cluster.suspects import Suspects
-from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
-from lazyflow.schedulers.cluster.work import GroupReport
+from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
+from lazyflow.schedulers.cluster.work import GroupReport, tell_observers
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.remote import environment
+
+# -- what a run on a cluster waits for, in words ------------------------------------------
+
+
+MOST_NAMES = 5  # of tasks, in a message
+
+
+def pending_tasks(run: Any) -> list[str]:
+    """Describe the tasks of an `EngineRun` that run now, if workers answer, and the next ones."""
+    found = [(i, f"worker {where}") for where, i in run.engine.running(run)]
+    named = {i for i, _ in found}
+    waiting = [
+        group.members[0] for group in tuple(run.under_way.values())
+        if named.isdisjoint(group.members)
+        and all(other.done for other in run.queue.needed(group))
+    ]
+    if not found and not waiting:
+        waiting = run.plan.ready[-1:]
+    found += [(i, "handed to the cluster") for i in waiting[:MOST_NAMES]]
+    return [
+        f"{run.task_name(i)}, made at {place_text(run.plan.tasks[i])} ({where})"
+        for i, where in found
+    ]
+
+
+# -- the tasks of a run whose workers died: each is run alone, to find the one that ends workers
+
+
+class Suspects:
+    """The suspects of a run, and how many runs these have had at the most.
+
+    tasks
+        Those that are still to be run alone.
+    """
+
+    def __init__(self, queue: GroupQueue) -> None:
+        self._queue = queue
+        self._spent: dict[int, int] = {}
+        self.tasks: set[int] = set()
+
+    def charge(self, group: TaskGroup, runs: int) -> None:
+        """Note that a group had so many runs, or none if it is still to get what it needs."""
+        if all(other.done for other in self._queue.needed(group)):
+            for i in group.members:
+                self._spent[i] = self._spent.get(i, 0) + runs
+            group.runs -= runs
+
+    def is_guilty(self, group: TaskGroup) -> bool:
+        """Return whether the task of a group has had all its runs, the last one alone."""
+        return group.is_counted and self._runs_left(group.members[0]) <= 0
+
+    def _runs_left(self, i: int) -> int:
+        return self._queue.crash_retries_of(i) + 1 - self._spent.get(i, 0)
+
+    def error_of(self, group: TaskGroup, cause: BaseException) -> BaseException:
+        """Return the error of a group whose task is guilty."""
+        (i,) = group.members
+        return died_alone(self._queue.plan.tasks[i], self._queue.crash_retries_of(i) + 1, cause)
+
+    def add(self, group: TaskGroup) -> None:
+        """Have the tasks of a group run alone."""
+        self._queue.todo.update(group.members)
+        self.tasks.update(group.members)
+
+    def pop(self) -> TaskGroup | None:
+        """Return the first one as a group of its own, or None if nobody needs it any more."""
+        first = min(self.tasks)
+        self.tasks.remove(first)
+        if first not in self._queue.todo:
+            return None
+        group = self._queue.group_of[first] = TaskGroup(self._queue.plan, [first], 0)
+        group.runs = self._runs_left(first)
+        return group
+
 
 _TRIES = 10  # of a group whose inputs were lost
 _names = count(1)

@@ -6,30 +6,149 @@ the engine, and a report for the caller: failures, times, and the small results 
 
 from __future__ import annotations
 
+import contextvars
+import os
 import pickle
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from queue import SimpleQueue
+from socket import gethostname
+from time import perf_counter, time
 from typing import Any, NamedTuple
 
 from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.options import Options
 from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
-from lazyflow.schedulers.cluster.events import GroupLog, TimedGroupLog
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, open_piece, packed
 from lazyflow.schedulers.cluster.packing import BIND, PIECE
-from lazyflow.schedulers.core.base import Request
+from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.observing import listen
+from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.failures import unreadable
-from lazyflow.schedulers.remote.task_stub import bare_task
+from lazyflow.schedulers.remote.calls import bare_task, unreadable
 from lazyflow.schedulers.sync import SyncRun, SyncScheduler
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 from lazyflow.store.sizes import size_of
+
+__all__ = ["GroupRun", "Inside", "Work"]
+
+
+# -- events -------------------------------------------------------------------------------
+#
+# What happens to the tasks of a group: noted by its worker, told to the caller's observers.
+#
+# An event is (STARTED, ENDED or FAILED, number of the task), or if tasks are timed (RAN, number,
+# worker, start, end, seconds of CPU time), with times by `time.time`, (COMPILED, number, seconds)
+# and (SAMPLED, number, stack, looks, seconds).
+
+
+STARTED, ENDED, FAILED, RAN, COMPILED, SAMPLED = range(6)
+
+
+class GroupLog(Observer):
+    """Records the times of the tasks of a group, and which task is running."""
+
+    def __init__(self, functions: dict[int, bytes], keeps_events: bool) -> None:
+        self.run: Any = None
+        self.functions = functions  # digests, by local number of the task
+        self.events: list[tuple[Any, ...]] | None = [] if keeps_events else None
+        self.times: dict[bytes, tuple[int, float]] = {}
+        self.current = -1
+        self._since = 0.0
+
+    def watched(self, interval: float) -> AbstractContextManager[object]:
+        """Return a block in which what else is asked for is noted: nothing."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """Record what was noted meanwhile."""
+
+    def task_started(self, run: Any, i: int) -> None:
+        if run is self.run:
+            self.current = i
+            if self.events is not None:
+                self.events.append((STARTED, i))
+            self._since = perf_counter()
+
+    def task_ended(self, run: Any, i: int) -> None:
+        if run is self.run:
+            seconds = perf_counter() - self._since
+            if self.events is not None:
+                self.events.append((ENDED, i))
+            digest = self.functions[i]
+            calls, before = self.times.get(digest, (0, 0.0))
+            self.times[digest] = calls + 1, before + seconds
+
+    def task_failed(self, run: Any, i: int, error: BaseException) -> None:
+        if run is self.run and self.events is not None:
+            self.events.append((FAILED, i))
+
+
+class TimedGroupLog(GroupLog):
+    """Records also when each task was called, for how long it compiled, and where it was."""
+
+    def __init__(self, functions: dict[int, bytes], keeps_events: bool) -> None:
+        super().__init__(functions, keeps_events)
+        self._notes: dict[tuple[int, Stack], tuple[int, float]] = {}
+
+    def watched(self, interval: float) -> AbstractContextManager[object]:
+        """Return a block in which compiling is noted, and looks taken each `interval` seconds."""
+        listen()
+        if not interval:
+            return nullcontext()
+        return Sampler(interval, self._running, self._sampled, listen)
+
+    def _running(self) -> list[RunningTask]:
+        return list(self.run.observers.timer.running(self.run)) if self.run is not None else []
+
+    def _sampled(self, task: tuple[Any, int], stack: Stack, seconds: float) -> None:
+        looks, before = self._notes.get((task[1], stack), (0, 0.0))
+        self._notes[task[1], stack] = looks + 1, before + seconds
+
+    def task_compiled(self, run: Any, i: int, seconds: float) -> None:
+        if run is self.run and self.events is not None:
+            self.events.append((COMPILED, i, seconds))
+
+    def close(self) -> None:
+        if self.events is not None:
+            self.events += [(SAMPLED, *at, *seen) for at, seen in self._notes.items()]
+
+    def task_ran(
+        self, run: Any, i: int, worker: str, start: float, end: float, cpu: float | None,
+        size: int | None,
+    ) -> None:
+        if run is self.run and self.events is not None:
+            ahead = time() - perf_counter()  # clocks of other machines know no other's
+            name = f"{gethostname()} process {os.getpid()}"
+            self.events.append((RAN, i, name, start + ahead, end + ahead, cpu))
+
+
+def tell_observers(run: Any, events: Iterable[tuple[Any, ...]], sizes: Mapping[int, int]) -> None:
+    """Tell the observers of a run what a worker reports; `sizes` are those of large results."""
+    ahead = time() - perf_counter()
+    for what, i, *when in events:
+        if what == RAN:
+            worker, start, end, cpu = when
+            size = sizes.get(i)
+            run.observers.task_ran(run, i, worker, start - ahead, end - ahead, cpu, size)
+        elif what == COMPILED:
+            run.observers.task_compiled(run, i, *when)
+        elif what == SAMPLED:
+            run.observers.task_sampled(run, i, *when)
+        elif what == STARTED:
+            run.observers.task_started(run, i)
+        elif what == ENDED:
+            run.observers.task_ended(run, i)
+        elif i in run.errors:
+            run.observers.task_failed(run, i, run.errors[i])
+
 
 _FUNCTIONS = 1000  # that a worker caches
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
@@ -337,4 +456,49 @@ def _failed_leaf(error: BaseException) -> Task:
     return bare_task(HELD, (future,))
 
 
-__all__ = ["GroupRun", "Inside", "Work"]
+# -- worker_threads -----------------------------------------------------------------------
+#
+# The threads of an engine's worker in which groups run, kept from one group to the next.
+#
+# What tasks keep by thread, such as a worker state of scope "thread", is there for the groups to
+# come. There are as many threads as groups ran at once: a thread is free again before the engine
+# learns that its group has ended. A thread whose group was given up ends with the group, since
+# another thread has taken its place.
+
+#: Threads that have nothing to do, the last one freed at the end.
+_free: list[_GroupThread] = []
+
+
+def run_in_thread(
+    work: Work, context: contextvars.Context, done: Callable[[Any], object]
+) -> None:
+    """Run a group in a context and a thread of this process, then call `done` there."""
+    try:
+        thread = _free.pop()
+    except IndexError:
+        thread = _GroupThread()
+    thread.calls.put((work, context, done))
+
+
+class _GroupThread:
+    """A thread that runs groups, with its queue."""
+
+    def __init__(self) -> None:
+        self.calls: SimpleQueue[Any] = SimpleQueue()
+        threading.Thread(target=self._serve, name="lazyflow-group", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            work, context, done = self.calls.get()
+            found = context.run(work)
+            is_replaced = work.is_given_up
+            if not is_replaced:
+                _free.append(self)
+            done(found)
+            if is_replaced:
+                return
+            del work, context, done, found  # hold no values while asleep
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free.clear)

@@ -18,18 +18,16 @@ from typing import Any
 from lazyflow.departures import Gone, gone
 from lazyflow.errors import Cancelled
 from lazyflow.graph.kinds import LAZY, kinds
-from lazyflow.graph.passes import make_plan
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
-from lazyflow.schedulers.core.current_worker import asleep, here
-from lazyflow.schedulers.core.errors.failed_call import keep_call
-from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
+from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt, keep_call
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
 from lazyflow.schedulers.core.observing import RunObservers
 from lazyflow.schedulers.core.snapshots import Watches
+from lazyflow.schedulers.core.task_resources import asleep, here
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
 scheduler_here: contextvars.ContextVar[Any] = contextvars.ContextVar(

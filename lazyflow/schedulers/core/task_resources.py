@@ -13,13 +13,63 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from lazyflow.schedulers.core.base import AnyRun, Observer
-from lazyflow.schedulers.core.current_worker import here
+from lazyflow.schedulers.core.base import AnyRun, Observer, Worker
+
+# -- the worker of the current thread, and how a thread announces that it sleeps ----------
+
+
+class _CurrentThread(threading.local):
+    worker: Worker | None = None
+    is_worker = False
+    actor: Any = None
+    slot: Any = None
+
+    def __init__(self) -> None:
+        self.uses: list[Any] = []
+
+
+#: ``here.worker`` is the worker that this thread is, inside `Run.work`; ``is_worker`` tells that
+#: the thread runs tasks outside of one. ``here.uses``: see task_resources.py. ``here.actor`` is the
+#: actor whose thread it is, if that runs one call at a time: see actors/calls.py. ``here.slot`` is
+#: the slot of an engine's worker that the thread has, with ``lookout()``: see `wait_watching`.
+here = _CurrentThread()
+
+
+@contextmanager
+def asleep() -> Iterator[None]:
+    """Announce to every scheduler for which this thread works that it sleeps in this block."""
+    with ExitStack() as stack:
+        worker = here.worker
+        while worker is not None:
+            stack.enter_context(worker.asleep())
+            worker = worker.below
+        for use in here.uses:
+            stack.enter_context(use.asleep())
+        yield
+
+
+def _after_fork() -> None:
+    """In the child of a fork inside a task: this thread belongs to no pool any more.
+
+    The child may compute. When the task returns there, `Run.work` ends it: the run goes on in
+    the parent only. (A fork under sync on the main thread is a plain fork of the program.)
+    """
+    worker, here.worker = here.worker, None
+    while worker is not None:
+        if worker.run is not None:
+            worker.run.stop.append(None)
+        worker.forked = True
+        worker = worker.below
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Use(ABC):
@@ -135,7 +185,7 @@ def close_kept() -> None:
         one.close()
 
 
-def _after_fork() -> None:
+def _forget_uses_in_child() -> None:
     here.uses.clear()
     inherited = tuple(kept.values())
     kept.clear()
@@ -145,4 +195,4 @@ def _after_fork() -> None:
 
 atexit.register(close_kept)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_forget_uses_in_child)

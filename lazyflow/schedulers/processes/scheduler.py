@@ -22,12 +22,10 @@ from lazyflow.schedulers.core.base import (
     ShutsDown,
 )
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
-from lazyflow.schedulers.processes.notices import notices
 from lazyflow.schedulers.processes.parent.driver import Driver
-from lazyflow.schedulers.processes.parent.job_builder import NewJob
-from lazyflow.schedulers.processes.parent.pool_value import put
-from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
-from lazyflow.schedulers.processes.surroundings import surroundings
+from lazyflow.schedulers.processes.parent.remote_run import NewJob, RemoteRun
+from lazyflow.schedulers.processes.parent.values import put
+from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.versions import versions
 

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
+from lazyflow.errors import SerializationError
 from lazyflow.graph.arguments import Binder
 from lazyflow.graph.kinds import IMMUTABLE
-from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.graph.options import DEFAULT, Options
+from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, place_text, task_name
+from lazyflow.schedulers.core.errors.failures import dressed, text_of, with_call_note
 from lazyflow.schedulers.core.errors.words import call_words
-from lazyflow.schedulers.core.slow_path import SlowCall, literals_of
+from lazyflow.schedulers.core.run import SlowCall, literals_of
+from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 Record = tuple[
     int, int, Any, tuple[int, ...] | None, tuple[int, ...], int, tuple[Any, ...] | None
@@ -230,3 +235,131 @@ class RecordCall(SlowCall):
     def words(self) -> tuple[str, ...]:
         """Describe the arguments, for the note of a failure."""
         return call_words(*self._filled())
+
+
+# -- copies of tasks that keep no other task or value alive -------------------------------
+#
+# A task points at its inputs, a held input at its future, and a future at its value in a worker.
+# The scheduler knows inputs by its own nodes, so the task that it keeps to make a lost value again
+# needs none of these references.
+
+
+class _Named:
+    """Stands for a future of which only the name is needed."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def bare_task(func: Any, args: tuple[Any, ...]) -> Task:
+    """Return a task without inputs, options, name and place."""
+    task = object.__new__(Task)
+    task._func, task._args, task._inputs, task._bind = func, args, (), None
+    task._options, task._code, task._lasti = DEFAULT, None, 0
+    task._height, task._key = 0, None
+    return task
+
+
+#: A task that is nobody's.
+NOTHING = bare_task(VALUE, (None,))
+
+
+def without_inputs(task: Task) -> Task:
+    """Return a copy of a task that is called the same but refers to no other task or future."""
+    inputs = (NOTHING,) * len(task._inputs)
+    args = inputs if task._args is task._inputs else task._args
+    if task._func is HELD:
+        args = (_Named(task._args[0].name),)
+    new = bare_task(task._func, args)
+    new._inputs, new._bind, new._options = inputs, task._bind, task._options
+    new._code, new._lasti = task._code, task._lasti
+    new._height, new._key = task._height, task._key
+    return new
+
+
+def name_only(task: Task) -> Task:
+    """Return a task that has only the name and place of another, and how often it may run again."""
+    new = bare_task(VALUE, (None,))
+    new._options = _label(task_name(task), task._options.crash_retries)
+    new._code, new._lasti = task._code, task._lasti
+    return new
+
+
+@lru_cache(maxsize=1000)
+def _label(name: str, crash_retries: int | None) -> Options:
+    return Options(label=name, crash_retries=crash_retries)
+
+
+# -- errors of values that can't be pickled or unpickled, and of calls that failed in a worker
+
+_UNPICKLABLE = "unpicklable"  # the first item of such a record
+
+
+def failure_record(error: BaseException, role: str = "result") -> Any:
+    """Return the record of an exception; `role` names the value that was being pickled."""
+    from lazyflow.schedulers.core.errors import records
+
+    if isinstance(error, Unpicklable):
+        return _UNPICKLABLE, role, error.path, records.record(error.error)
+    return records.record(error)
+
+
+def error_of(task: Task, record: Any, words: Any) -> BaseException:
+    """Return the exception of a call that failed in a worker, as the caller is to see it."""
+    from lazyflow.schedulers.core.errors.records import rebuilt
+
+    if record[0] == _UNPICKLABLE:
+        _, role, path, cause = record
+        return unsendable(task, role, Unpicklable(path, rebuilt(cause)))
+    return with_call_note(rebuilt(record), task, words)
+
+
+def unsendable(task: Task, role: str, error: BaseException) -> BaseException:
+    """Return the error of a task whose part named `role` could not be pickled."""
+    if not isinstance(error, Unpicklable):  # StoreFull, for example
+        return dressed(error, task, None)
+    text = f"{task_name(task)}, made at {place_text(task)}"
+    return dressed(serialization_error(text, role, error), task, None)
+
+
+def culprit(
+    task: Task, role: str, failed: Unpicklable, pack: Callable[[Any], object]
+) -> tuple[str, Unpicklable]:
+    """Find the argument that can't be pickled, after all were pickled together in vain.
+
+    Parameters
+    ----------
+    role, failed
+        Returned when each argument can be packed by itself.
+    pack
+        Tries a value, and raises Unpicklable.
+    """
+    args, kwargs = call_arguments(task, [None] * len(task._inputs))
+    named = [(f"args[{at}]", value) for at, value in enumerate(args)]
+    named += [(f"argument {name}", value) for name, value in kwargs.items()]
+    for name, value in named:
+        try:
+            pack(value)
+        except Unpicklable as found:
+            return name, found
+        except Exception:
+            continue
+    return role, failed
+
+
+_RESTORABLE = (
+    "Use what pickle can restore there, such as arrays, numbers, or functions and classes of "
+    "modules that can be imported."
+)
+
+
+def unreadable(
+    what: str, error: BaseException, of: str = "a task", advice: str = _RESTORABLE
+) -> SerializationError:
+    """Return the error of `what` of a task or an actor, which its worker can't unpickle."""
+    return SerializationError(
+        f"{what} of {of} was pickled but can't be unpickled in its worker: "
+        f"{type(error).__name__}: {text_of(error)}. {advice}"
+    )

@@ -11,21 +11,261 @@ state for each task; the memory of large arrays is there once for all, to be rea
 
 from __future__ import annotations
 
+import dis
 import marshal
+import operator
 import pickle
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from enum import Enum
+from functools import lru_cache, partial
 from hashlib import sha256
-from types import CodeType, FunctionType
+from itertools import chain
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any, Generic, TypeVar
 
 from lazyflow.departures import WeakTable
 from lazyflow.graph.function_code import code_fields, resolve, wrapped_functions
+from lazyflow.graph.kinds import ARRAY, IMMUTABLE, TypeTable, kinds
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, is_importable
-from lazyflow.store.pickling.state import SHARED_FROM, carries_state
 from lazyflow.store.pickling.unpicklable import dump
 
-__all__ = ["FunctionCache", "load_function", "pack_function", "same_code"]
+__all__ = [
+    "SHARED_FROM", "FunctionCache", "carries_state", "load_function", "pack_function",
+    "same_code",
+]
+
+
+# -- state --------------------------------------------------------------------------------
+#
+# Whether a callable is code alone, which the tasks of a worker may share, or carries state.
+#
+# Two callables that pickle to the same bytes need not be one object: each of ``Counter().add`` and
+# ``Counter().add`` counts by itself. So a worker makes what carries state anew for each task, and
+# keeps what a call can't change.
+#
+# What a function reads of its module is not looked at: the module's variables belong to the
+# process, whether it imports the module or gets the function by value.
+
+#: Bytes from which the memory of an array stays outside of a function's pickle, so that it is
+#: there once for all tasks of a worker, which can't write to it then.
+SHARED_FROM = 65_536
+
+Parts = Callable[[Any], "Iterable[Any] | None"]
+
+
+def carries_state(value: Any, is_importable: Callable[[Any], bool]) -> bool:
+    """Tell whether calls of a callable could change something that it holds.
+
+    Parameters
+    ----------
+    value
+        A callable.
+    is_importable
+        Tells whether a function travels by name.
+
+    Examples
+    --------
+    >>> def adder(n):
+    ...     return lambda x: x + n
+    >>> [carries_state(f, lambda f: False) for f in (len, adder(1), adder([]), [].append)]
+    [False, False, True, True]
+    """
+    stack, seen = [value], {id(value)}
+    while stack:
+        each = stack.pop()
+        kind = type(each)
+        if kind in IMMUTABLE or (kind is FunctionType and is_importable(each)):
+            continue
+        parts = _parts[kind](each)
+        if parts is None:
+            return True
+        for part in parts:
+            if id(part) not in seen:
+                seen.add(id(part))
+                stack.append(part)
+    return False
+
+
+def _unknown(value: Any) -> None:
+    """Return nothing that could be looked at: the object may be changed."""
+
+
+def _fixed(value: Any) -> tuple[Any, ...]:
+    """Return that there is nothing in it to be changed."""
+    return ()
+
+
+def _of_function(function: FunctionType) -> Iterable[Any] | None:
+    if function.__closure__ and _assigns_around(function.__code__):
+        return None
+    cells = []
+    for cell in function.__closure__ or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:  # it is not assigned so far
+            return None
+    named = (function.__kwdefaults__ or {}).values()
+    return chain(cells, function.__defaults__ or (), named, function.__dict__.values())
+
+
+def _assigns_around(code: CodeType) -> bool:
+    """Tell whether a function, or one inside it, assigns to ``nonlocal`` variables around it."""
+    names = frozenset(code.co_freevars)
+    stack = [code]
+    while stack:
+        top = stack.pop()
+        steps = top.co_code
+        if _STORE in steps[::2] or _DELETE in steps[::2]:
+            first = len({*top.co_varnames, *top.co_cellvars})
+            for step, at in zip(steps[::2], steps[1::2], strict=True):
+                if step == _LONG and top.co_freevars:
+                    return True  # too many variables to be told here
+                stored = at >= first and step in (_STORE, _DELETE)
+                if stored and top.co_freevars[at - first] in names:
+                    return True
+        stack.extend(each for each in top.co_consts if type(each) is CodeType)
+    return False
+
+
+_STORE, _DELETE = dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]
+_LONG = dis.EXTENDED_ARG
+
+
+def _of_builtin(function: Any) -> Iterable[Any]:
+    owner = function.__self__
+    return () if owner is None or type(owner) is ModuleType else (owner,)
+
+
+def _of_method(method: MethodType) -> Iterable[Any]:
+    return method.__self__, method.__func__
+
+
+def _of_partial(function: Any) -> Iterable[Any]:
+    _, args, keywords, more = function.__reduce__()[2]  # asking for __dict__ would make one
+    held = [*args, *keywords.values(), *(more or {}).values()]
+    return [function.func, *(_flat(held) if _is_ours(function.func) else held)]
+
+
+def _of_array(array: Any) -> Iterable[Any] | None:
+    """Return that an array can't be written to, in a worker."""
+    if array.dtype.hasobject or (array.nbytes < SHARED_FROM and array.flags.writeable):
+        return None
+    return ()
+
+
+def _is_ours(value: Any) -> bool:
+    module = getattr(value, "__module__", None)
+    return type(module) is str and module.partition(".")[0] == "lazyflow"
+
+
+def _of_ours(value: Any) -> Iterable[Any]:
+    """Return what an object of this library holds, which changes none of it."""
+    return _flat(_fields(value))
+
+
+def _flat(values: Iterable[Any]) -> list[Any]:
+    """Return what is in lists and dicts of this library, besides plain arrays."""
+    found, stack = [], list(values)
+    while stack:
+        each = stack.pop()
+        kind = type(each)
+        if kind in (list, tuple, set, frozenset):
+            stack.extend(each)
+        elif kind is dict:
+            stack.extend(each.values())
+        elif not _is_plain[kind] or each.dtype.hasobject:
+            found.append(each)
+    return found
+
+
+def _fields(value: Any) -> list[Any]:
+    if isinstance(value, tuple):
+        return list(value)
+    state = value.__getstate__()
+    if type(state) is not tuple or len(state) != 2:
+        state = (state,)
+    found: list[Any] = []
+    for each in state:
+        found.extend(each.values() if type(each) is dict else (each,))
+    return found
+
+
+def _parts_of(cls: type) -> Parts:
+    """Return what looks into objects of a type: nothing for what can be changed."""
+    root = cls.__module__.partition(".")[0] if type(cls.__module__) is str else ""
+    if issubclass(cls, type | ModuleType | Enum) or f"{cls.__module__}.{cls.__name__}" in _FIXED:
+        return _fixed
+    if _is_ours(cls):
+        return _of_ours
+    if _is_plain[cls]:
+        return _of_array
+    if root == "numpy" and not _OF_NUMPY.isdisjoint([each.__name__ for each in cls.__mro__]):
+        return _fixed
+    is_number = hasattr(cls, "dtype") and kinds[cls] != ARRAY
+    if root == "numpy" and is_number and cls.__name__ not in ("void", "object_"):
+        return _fixed
+    if root == "numba":
+        return _fixed  # compiled, with its globals as they were
+    if issubclass(cls, tuple) and getattr(cls, "__slots__", None) == () and hasattr(cls, "_fields"):
+        return tuple
+    parameters = getattr(cls, "__dataclass_params__", None)
+    if parameters is not None and parameters.frozen:
+        fields: Iterable[str] = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        return lambda value: [getattr(value, field) for field in fields]
+    return _unknown
+
+
+#: Masks, files and other memory of subclasses stay open to writes where an array is not.
+_is_plain = TypeTable(lambda cls: kinds[cls] == ARRAY and cls is sys.modules["numpy"].ndarray)
+
+_OF_NUMPY = frozenset({"ufunc", "dtype", "_ArrayFunctionDispatcher", "_NoValueType"})
+
+_PARTS: dict[type, Parts] = {
+    **dict.fromkeys(
+        (
+            type(...), type(NotImplemented), CodeType, range, re.Pattern, MethodDescriptorType,
+            WrapperDescriptorType, ClassMethodDescriptorType, ContextVar,
+        ),
+        _fixed,
+    ),
+    **dict.fromkeys((tuple, frozenset), iter),
+    slice: lambda value: (value.start, value.stop, value.step),
+    **dict.fromkeys((staticmethod, classmethod), lambda value: (value.__func__,)),
+    **dict.fromkeys(
+        (operator.itemgetter, operator.attrgetter, operator.methodcaller),
+        lambda value: value.__reduce__()[1],
+    ),
+    type(lru_cache(len)): lambda value: (value.__wrapped__,),
+    property: lambda value: (value.fget, value.fset, value.fdel),
+    FunctionType: _of_function,
+    BuiltinFunctionType: _of_builtin,
+    MethodWrapperType: _of_builtin,
+    MethodType: _of_method,
+    partial: _of_partial,
+}
+
+#: Types by name, so that they need not be imported.
+_FIXED = frozenset({
+    "datetime.date", "datetime.time", "datetime.datetime", "datetime.timedelta",
+    "datetime.timezone", "decimal.Decimal", "fractions.Fraction", "pathlib.PosixPath",
+    "pathlib.WindowsPath", "pathlib.PurePosixPath", "pathlib.PureWindowsPath",
+    "pathlib._local.PosixPath", "pathlib._local.PurePosixPath", "uuid.UUID", "zoneinfo.ZoneInfo",
+})
+_parts = TypeTable(_parts_of, _PARTS)
+
 
 _NEVER = sys.maxsize
 

@@ -12,16 +12,20 @@ that needs it: that takes 20 ms, which most workers need not spend.
 from __future__ import annotations
 
 import copyreg
+import mmap
+import os
 import pickle
 import sys
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import cached_property, lru_cache
 from io import BufferedRandom, BufferedReader, BufferedWriter, FileIO, TextIOWrapper
+from pickle import PicklingError
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
+from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import TypeTable
 from lazyflow.store.pickling.classes import (
     class_by_value,
@@ -29,10 +33,166 @@ from lazyflow.store.pickling.classes import (
     names_itself,
     variable_of_main,
 )
-from lazyflow.store.pickling.files import mapped_part, reduce_h5py
-from lazyflow.store.pickling.variables import reduce_variable
 
-__all__ = ["Pickler", "is_importable", "loads_owned"]
+__all__ = [
+    "Pickler", "is_importable", "loads_owned", "mapped_part", "reduce_h5py", "reduce_variable",
+]
+
+
+# -- values that lie in files, sent to other processes of this machine by path ------------
+#
+# A part of a file that is mapped (`numpy.memmap`, and views of one) is mapped there as well, to be
+# read only: what this process writes to it by mode "r+" or "w+" is seen there, since both map the
+# same pages. Arrays of mode "c", whose edits are this process's own, and of files that were removed
+# or replaced, are copied. Objects of h5py are opened again, by mode "r".
+
+
+def mapped_part(array: Any) -> Any:
+    """Return how an array in a mapped file is made in another process; None for other arrays."""
+    np = sys.modules["numpy"]
+    owner = array
+    while type(owner) in (np.ndarray, memoryview):
+        owner = base_of(owner)
+    if type(owner) is not np.memmap or owner.mode == "c" or type(owner._mmap) is not mmap.mmap:
+        return None
+    if owner.filename is None or not array.size:
+        return None
+    begin = np.frombuffer(owner._mmap, np.uint8).__array_interface__["data"][0]
+    path = _path_at(begin)
+    if path != os.path.realpath(owner.filename):  # it was removed or replaced
+        return None
+    low, high = np.lib.array_utils.byte_bounds(array)
+    first = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY  # of the map, in the file
+    start = array.__array_interface__["data"][0] - low
+    return part_of_file, (
+        path, first + low - begin, high - low, start, array.dtype, array.shape, array.strides,
+        type(array) is np.memmap,
+    )
+
+
+def part_of_file(
+    path: str, offset: int, size: int, start: int, dtype: Any, shape: Any, strides: Any,
+    is_memmap: bool,
+) -> Any:
+    """Return an array whose memory is a part of a file."""
+    import numpy as np
+
+    held: Any = np.memmap(path, np.uint8, "r", offset, (size,))
+    found: Any = np.ndarray(shape, dtype, held, start, strides)
+    if is_memmap:
+        found = found.view(np.memmap)
+        for name in ("_mmap", "filename", "offset", "mode"):
+            setattr(found, name, getattr(held, name))
+    return found
+
+
+def _path_at(address: int) -> str | None:
+    """Return the present path of the file that is mapped at an address, None without one."""
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            for line in file:
+                if int(line[: line.index(b"-")], 16) == address:
+                    return os.fsdecode(line.rstrip(b"\n").split(maxsplit=5)[5])
+    except (OSError, IndexError):  # not Linux, or no file
+        pass
+    return None
+
+
+def reduce_h5py(value: Any) -> Any:
+    """Return how a dataset, group or file of h5py is opened in another process.
+
+    Raises
+    ------
+    PicklingError
+        The object has no name in its file, or its file has no path.
+    """
+    file, name = value.file, value.name
+    path = os.path.abspath(os.fsdecode(file.filename))
+    if name is None or file.driver in ("core", "fileobj") or not os.path.exists(path):
+        raise PicklingError(
+            f"{value!r} is not in a file that another process could open: h5py objects travel by "
+            'path and name. Write it to a file and close that, or use scheduler="threads"'
+        )
+    if file.mode != "r":
+        file.flush()
+    return open_h5py, (path, name, value == file)
+
+
+def open_h5py(path: str, name: str, is_file: bool) -> Any:
+    """Open an HDF5 file to be read, and return the object of a name in it."""
+    import h5py
+
+    try:
+        file = h5py.File(path, "r", locking=False)
+    except OSError as error:
+        error.add_note(
+            "it was passed by path to another process, which opens it by mode 'r': close it where "
+            "it is open for writing (libver='latest' marks it as such)"
+        )
+        raise
+    return file if is_file else file[name]
+
+
+# -- context variables in other processes: one variable stays one variable ----------------
+#
+# A variable in a module's namespace travels as the names of the module and the variable. A variable
+# of `__main__` or of no module gets a key from the first process that sends it, and every process
+# remembers which of its variables has which key, so that a variable that returns is the one that
+# left.
+
+
+Var = ContextVar[Any]
+
+_names: dict[Var, tuple[str, str]] = {}  # module, and name in it
+_keys: dict[Var, str] = {}
+_by_key: dict[str, Var] = {}
+
+
+def reduce_variable(variable: Var) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the function that finds a variable in another process, and its arguments."""
+    key = _keys.get(variable)
+    if key is None:
+        name = _names.get(variable)
+        if name is None or not _holds(*name, variable):
+            name = _name_of(variable)
+        if name is not None:
+            _names[variable] = name
+            return getattr, (sys.modules[name[0]], name[1])
+        key = os.urandom(16).hex()
+        key = _keys.setdefault(variable, key)
+        _by_key[key] = variable
+    try:
+        default = (Context().run(variable.get),)
+    except LookupError:
+        return _known_by_key, (key, variable.name)
+    return _known_by_key, (key, variable.name, *default)
+
+
+def _holds(module: str, name: str, variable: Var) -> bool:
+    return getattr(sys.modules.get(module), "__dict__", {}).get(name) is variable
+
+
+def _name_of(variable: Var) -> tuple[str, str] | None:
+    main = sys.modules.get("__main__")
+    for module, held in list(sys.modules.items()):
+        # A module without a spec was made by hand: others can't import it. `__main__` is another
+        # module in every process.
+        if held is main or getattr(held, "__spec__", None) is None:
+            continue
+        for name, value in list(getattr(held, "__dict__", {}).items()):
+            if value is variable and type(name) is str:
+                return module, name
+    return None
+
+
+def _known_by_key(key: str, name: str, *default: Any) -> Var:
+    found = _by_key.get(key)
+    if found is None:
+        new: Var = ContextVar(name, default=default[0]) if default else ContextVar(name)
+        found = _by_key.setdefault(key, new)
+        _keys[found] = key
+    return found
+
 
 PROTOCOL = 5
 

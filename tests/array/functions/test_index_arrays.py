@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import lazyflow.array as la
 from lazyflow import config
-from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import make_plan
 
 
 @pytest.mark.parametrize("name", KEYS)

@@ -14,7 +14,7 @@ from interrupt_steps import interrupt
 import lazyflow
 import lazyflow.array as la
 from lazyflow.array.nodes import blas_threads, contraction
-from lazyflow.array.passes.pipeline import optimize
+from lazyflow.array.passes.rewrites import optimize
 
 RNG = np.random.default_rng(11)
 

@@ -13,7 +13,7 @@ from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.nodes.sources import InMemory
 from lazyflow.array.nodes.views import View
-from lazyflow.array.passes.pipeline import optimize
+from lazyflow.array.passes.rewrites import optimize
 
 A = np.arange(60.0).reshape(3, 4, 5)
 B = np.arange(24).reshape(4, 6)

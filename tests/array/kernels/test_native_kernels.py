@@ -19,7 +19,7 @@ from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run
 import lazyflow.array as la
 from lazyflow import config
 from lazyflow.array.kernels import run as run_module
-from lazyflow.array.kernels.native import compiler, kernel_files, llvm_reductions
+from lazyflow.array.kernels.native import compiler, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.program import (
@@ -821,7 +821,7 @@ def test_what_is_no_kernel_of_that_name_is_not_run(tmp_path, what):
         elif what == "pipe":
             os.mkfifo(files / name)
         else:  # whole, and of this user, but it has no function of this name
-            kernel_files.write(str(files), "k" + "0" * 48, b"other code")
+            compiler.write(str(files), "k" + "0" * 48, b"other code")
             (files / ("k" + "0" * 48)).rename(files / name)
     assert ended(started(tmp_path)) == [value, "ready", "False"]
 
@@ -833,19 +833,19 @@ def test_a_user_without_a_home_has_no_kernels_on_disk(tmp_path, monkeypatch, hom
         monkeypatch.setenv(name, found)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     with config.set(kernel_cache=None):
-        assert kernel_files.folder() is None
+        assert compiler.folder() is None
 
 
 def test_the_files_that_were_used_last_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_files, "_MOST", 20)
+    monkeypatch.setattr(compiler, "_MOST", 20)
     folder = str(tmp_path / "kernels")
     for k in range(100):
-        kernel_files.write(folder, f"k{k}", b"code %d" % k)
+        compiler.write(folder, f"k{k}", b"code %d" % k)
         os.utime(os.path.join(folder, f"k{k}"), (k, k))
-        assert kernel_files.read(folder, "k0") == b"code 0"
+        assert compiler.read(folder, "k0") == b"code 0"
         assert len(os.listdir(folder)) <= 20
-    assert kernel_files.read(folder, "k99") == b"code 99"
-    assert kernel_files.read(folder, "k50") is None
+    assert compiler.read(folder, "k99") == b"code 99"
+    assert compiler.read(folder, "k50") is None
 
 
 def test_kernels_that_nobody_uses_are_freed(monkeypatch):

@@ -14,11 +14,8 @@ import lazyflow.array as la
 from lazyflow import compute, delayed, is_lazy
 from lazyflow.errors import LazyflowWarning
 from lazyflow.learn.data import inputs
-from lazyflow.learn.data.inputs import RowChunk, is_chunked, loaded, parts_of
-from lazyflow.learn.data.joining import together
-from lazyflow.learn.data.places import Place
-from lazyflow.learn.data.rows import kept_rows, tree_sum
-from lazyflow.learn.data.targets import ClassTargets, NumberTargets
+from lazyflow.learn.data.inputs import RowChunk, is_chunked, loaded, parts_of, together
+from lazyflow.learn.data.rows import ClassTargets, NumberTargets, Place, kept_rows, tree_sum
 
 ONE = NumberTargets(1)
 

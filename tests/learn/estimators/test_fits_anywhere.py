@@ -25,7 +25,7 @@ from lazyflow.learn import (
     StandardScaler,
     log_loss,
 )
-from lazyflow.learn.data import joining
+from lazyflow.learn.data import inputs
 from lazyflow.learn.estimators import elastic_net, least_squares
 from lazyflow.learn.kernels.losses import SQUARES
 
@@ -38,7 +38,7 @@ MODELS = [*CLASSIFIERS, Ridge(), LinearRegression(), ElasticNet(0.1)]
 @pytest.fixture(autouse=True)
 def chunks_stay(monkeypatch):
     """So few rows would be brought together into one chunk."""
-    monkeypatch.setattr(joining, "_SMALL", 0)
+    monkeypatch.setattr(inputs, "_SMALL", 0)
 
 
 def rows():

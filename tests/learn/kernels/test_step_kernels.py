@@ -11,8 +11,7 @@ from lazyflow.learn.kernels.blocks import (
     product_with_gram,
     row_sums,
 )
-from lazyflow.learn.kernels.dense_steps import StepSizes, dense_steps
-from lazyflow.learn.kernels.sparse_steps import sparse_steps
+from lazyflow.learn.kernels.steps import StepSizes, dense_steps, sparse_steps
 
 N, D = 37, 5
 SIZES = StepSizes(step=0.05, l1=0.02, l2=0.1, per_block=0.3, per_weight=1 / N, free=1.0)

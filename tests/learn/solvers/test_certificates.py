@@ -19,11 +19,10 @@ from learn_tools import (
 from scipy.optimize import minimize
 
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES
-from lazyflow.learn.solvers.certificate import exact_gap, gap_at, gradient_norm, is_separated
 from lazyflow.learn.solvers.coordinate_descent import elastic_net
-from lazyflow.learn.solvers.history import StopRule
 from lazyflow.learn.solvers.newton import newton
 from lazyflow.learn.solvers.saga import saga
+from lazyflow.learn.solvers.stopping import StopRule, exact_gap, gap_at, gradient_norm, is_separated
 
 TIGHT = StopRule(1e-13, None, 300)
 

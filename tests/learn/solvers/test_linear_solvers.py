@@ -13,16 +13,15 @@ from learn_tools import cuts, labelled, numbered, objective_of, problem_of, quie
 from scipy.sparse import csr_array, vstack
 
 from lazyflow.learn.data.inputs import RowChunk
-from lazyflow.learn.data.rows import kept_rows
-from lazyflow.learn.data.targets import ClassTargets
+from lazyflow.learn.data.rows import ClassTargets, kept_rows
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES
-from lazyflow.learn.solvers import history
-from lazyflow.learn.solvers.history import StopRule
+from lazyflow.learn.solvers import stopping
 from lazyflow.learn.solvers.lbfgs import lbfgs
 from lazyflow.learn.solvers.newton import newton
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.saga import saga
 from lazyflow.learn.solvers.schedule import even_spans, visits_of_epoch
+from lazyflow.learn.solvers.stopping import StopRule
 from lazyflow.learn.solvers.svrg import svrg
 
 SOLVERS = [lbfgs, newton, saga, svrg]
@@ -231,7 +230,7 @@ def test_a_gap_is_asked_for_also_with_an_l1_penalty_alone():
 
 def test_the_best_point_is_returned_where_the_last_is_not_finite():
     problem = problem_of(LOGISTIC, *labelled())
-    trace = history.History(problem, StopRule(0.0))
+    trace = stopping.History(problem, StopRule(0.0))
     good, bad = np.ones(problem.shape), np.full(problem.shape, np.nan)
     assert not trace.record(0, good, *trace.evaluate(good), 0.0)
     with np.errstate(invalid="ignore"):

@@ -441,13 +441,13 @@ def test_tasks_and_actors_find_actors_by_name(scheduler: str) -> None:
 
 
 def test_an_exchange_refuses_whoever_does_not_know_its_key(processes: str) -> None:
-    from lazyflow.schedulers.actors.handles import connection
+    from lazyflow.schedulers.actors.handles import borrowed
 
     counter = Counter()
     counter.pid().result()
     address = exchange.open()
     with pytest.raises(OSError, match="key"):
-        connection.connected(address._replace(key=bytes(32)))
+        borrowed.connected(address._replace(key=bytes(32)))
     assert delayed(add_by)(counter, 1).compute() == 1
 
 

@@ -10,13 +10,19 @@ import pytest
 from actor_examples import Plain
 
 from lazyflow import Cancelled, WorkerDied
-from lazyflow.graph.building import new_task
+from lazyflow.graph.binding import new_task
 from lazyflow.graph.task import Task
-from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, CallFuture, Checkpoint, Method
+from lazyflow.schedulers.actors.calls import (
+    ActorCall,
+    ActorSpec,
+    CallFuture,
+    Checkpoint,
+    Method,
+    WatchedCall,
+)
 from lazyflow.schedulers.actors.deaths import ProcessEnd
 from lazyflow.schedulers.actors.ports import FAILURE, VALUE, MakeActor, SentCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.actors.watched_call import WatchedCall
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
 

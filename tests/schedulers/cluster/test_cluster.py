@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import lazyflow
 from lazyflow import annotate, delayed
 from lazyflow.graph.grouping import Limits, clusters
-from lazyflow.graph.passes import make_plan
+from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import is_leaf
 
 

@@ -28,7 +28,7 @@ from lazyflow import (
     persist,
 )
 from lazyflow.api.lazy import Delayed
-from lazyflow.graph.building import new_leaf
+from lazyflow.graph.binding import new_leaf
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.registry import scheduler_named

@@ -10,7 +10,7 @@ import pytest
 from error_tools import in_child, raised, there_and_back
 
 from lazyflow.schedulers import executor
-from lazyflow.schedulers.core.errors.tracebacks import frames_of, traceback_from
+from lazyflow.schedulers.core.errors.records import frames_of, traceback_from
 
 
 def test_places_are_exact() -> None:

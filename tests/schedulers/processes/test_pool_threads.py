@@ -18,8 +18,8 @@ from fault_tools import LIMIT, ON, pids
 
 import lazyflow
 from lazyflow import SchedulerLost, WorkerDied, compute, config, delayed, persist, submit
-from lazyflow.schedulers.processes.decisions import answers
-from lazyflow.schedulers.processes.decisions.instructions import Start
+from lazyflow.schedulers.processes.decisions import events
+from lazyflow.schedulers.processes.decisions.nodes import Start
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.scheduler import processes
 from lazyflow.testing.signals import Gate, Tally
@@ -107,7 +107,7 @@ def test_a_driver_that_breaks_tells_all_who_wait(monkeypatch: pytest.MonkeyPatch
     old = processes._driver
     assert old is not None
     with monkeypatch.context() as patch:
-        patch.setattr(answers, "answered", broken)
+        patch.setattr(events, "answered", broken)
         with pytest.raises(SchedulerLost, match=r"KeyError: 5.*Compute it again") as caught:
             compute(delayed(inc)(2), **ON)
     assert type(caught.value.__cause__) is KeyError
@@ -156,12 +156,12 @@ def test_what_comes_while_the_pool_is_shut_down_is_told(monkeypatch: pytest.Monk
 
 def breaks_its_service() -> int:
     """Have the next recall, or request for a value, end the service thread."""
-    from lazyflow.schedulers.processes.worker import service
+    from lazyflow.schedulers.processes.worker import main
 
     def broken(*_: Any) -> None:
         raise RuntimeError("the service is broken")
 
-    service.send = broken
+    main.send = broken
     return os.getpid()
 
 
@@ -226,10 +226,10 @@ def test_a_worker_that_is_to_blame_is_named_after_its_service_died() -> None:
     alone: dict[str, Any] = {"scheduler": "processes", "num_workers": 1}
 
     def hopeless() -> Any:
-        from lazyflow.schedulers.processes.worker import service
+        from lazyflow.schedulers.processes.worker import main
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        service.end_worker(RuntimeError("of ours"))
+        main.end_worker(RuntimeError("of ours"))
 
     with pytest.raises(WorkerDied, match=r"hopeless.*given up after 3 attempts"):
         compute(delayed(hopeless)(), **alone)

@@ -245,9 +245,9 @@ def test_a_large_result_is_not_copied() -> None:
 def hand_over(fault_at: str) -> None:
     """Have this worker die when it hands its next value over: before it tells, or after."""
     from lazyflow.schedulers.processes.protocol import SHARED
-    from lazyflow.schedulers.processes.worker import service
+    from lazyflow.schedulers.processes.worker import main
 
-    send = service.send
+    send = main.send
 
     def dying(sock: Any, message: Any, descriptors: Any = ()) -> None:
         if message[0] != SHARED:
@@ -256,7 +256,7 @@ def hand_over(fault_at: str) -> None:
             send(sock, message, descriptors)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    service.send = dying
+    main.send = dying
 
 
 @pytest.mark.parametrize("fault_at", ["written", "told"])

@@ -289,7 +289,7 @@ def test_no_address_space_for_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
     lazyflow.shutdown()
     made = delayed(np.ones)(1 << 18)
     with monkeypatch.context() as patch:
-        patch.setattr("lazyflow.store.memory.mappings.mmap.mmap", refuse_private)
+        patch.setattr("lazyflow.store.memory.shared.mmap.mmap", refuse_private)
         for _ in range(2):
             with pytest.raises(MemoryError, match=f"2.1 MB .* in process {os.getpid()}: .*ulimit"):
                 compute(made, **ON, timeout=LIMIT)

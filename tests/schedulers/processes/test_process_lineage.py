@@ -5,10 +5,8 @@ from fake_callers import Future, Passed, Run
 from fake_worker import LARGE, SHORT, SMALL, Task, number_of
 from state_scene import Plan, Scene, chain, option
 
-from lazyflow.schedulers.processes.decisions import jobs, values
-from lazyflow.schedulers.processes.decisions.batching import TARGET
-from lazyflow.schedulers.processes.decisions.instructions import Deliver
-from lazyflow.schedulers.processes.decisions.lineage import LONGEST
+from lazyflow.schedulers.processes.decisions import events
+from lazyflow.schedulers.processes.decisions.assignment import TARGET
 from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
     FAILED,
@@ -16,8 +14,10 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     MISSING,
     READY,
     SENT,
+    Deliver,
     Job,
 )
+from lazyflow.schedulers.processes.decisions.pool_state import LONGEST
 
 # -- what is kept
 
@@ -34,7 +34,7 @@ def test_a_held_value_is_made_again_with_what_it_was_made_from():
     assert (a.node.phase, scene.charges) == (READY, {})
     (remote,) = scene.remotes
     scene.fetches[b.node] += 1
-    values.want(scene.state, b.node)
+    events.want(scene.state, b.node)
     scene.finish()
     assert not scene.fetches and b.node.value.number == run.expected[b.node]
     assert run.is_cleared  # the value is here, and needs no recipe
@@ -75,7 +75,7 @@ def test_a_value_of_a_forgotten_job_is_kept_for_those_that_may_need_it_again():
     x = Plan(kind=LARGE)
     first = scene.job([x], held=True)
     scene.finish()
-    values.make_safe(scene.state)
+    events.make_safe(scene.state)
     scene.perform()
     scene.finish()
     assert first.is_cleared
@@ -101,7 +101,7 @@ def test_held_values_are_copied_out_one_after_the_other():
     assert list(scene.state.refcounts.unsafe) == [p.node for p in plans]
     for left in (3, 2, 1):
         assert len(scene.state.refcounts.unsafe) == left
-        values.make_safe(scene.state)
+        events.make_safe(scene.state)
         scene.perform()
         assert len(scene.fake(0).requests) == 1
         scene.finish()
@@ -181,7 +181,7 @@ def test_the_pickling_of_a_result_is_charged_to_its_task():
     scene.job([x], held=True, retries=0)
     scene.act(0)
     scene.fetches[x.node] += 1
-    values.want(scene.state, x.node)
+    events.want(scene.state, x.node)
     scene.perform()
     scene.fake(0).serve()  # it begins to
     scene.kill(scene.fake(0))
@@ -209,7 +209,7 @@ def test_dropped_work_is_not_begun():
     both = Plan(one, shared)
     run = scene.job([both, two], held=True)
     unneeded = [both.node, one.node, *one.node.inputs]
-    jobs.give_up(scene.state, (n for n in unneeded if n.phase != SENT))
+    events.give_up(scene.state, (n for n in unneeded if n.phase != SENT))
     run.wanted.discard(both.node)
     run.futures[both.node].is_dropped = True
     scene.check()
@@ -241,7 +241,7 @@ def test_a_result_that_comes_after_the_end_of_its_run_is_let_go():
     scene.read_answer(fake)
     said = [(i.node.job, i.node, i.value) for i in scene.state.out if type(i) is Deliver]
     assert said == [(run.job, x.node, MISSING)]
-    jobs.end_job(scene.state, run.job)  # before that was carried out
+    events.end_job(scene.state, run.job)  # before that was carried out
     scene.perform()
     scene.finish()
     assert not scene.remotes and run.is_cleared and not fake.values
@@ -271,7 +271,7 @@ def test_a_task_that_waits_for_a_failed_run_fails_even_if_it_was_sent():
     assert lazy.node in scene.postponed
     first.is_cancelled = True
     scene._end(first)
-    values.fail(scene.state, node, ("outside", 0))
+    events.fail(scene.state, node, ("outside", 0))
     scene.perform()
     scene.finish()
     assert second.error == ("outside", 0)
@@ -289,7 +289,7 @@ def test_a_lost_value_that_came_from_a_lazy_one_is_made_again():
     assert run.over and not run.is_cleared and lazy.node.phase == GONE
     scene.kill(scene.fake(0), forced=True)
     scene.fetches[user.node] += 1
-    values.want(scene.state, user.node)
+    events.want(scene.state, user.node)
     scene.finish()
     scene.provide()
     scene.perform()
@@ -335,7 +335,7 @@ def test_a_run_ends_that_makes_what_nobody_needs():
     scene.act(0)
     assert {node for node, _ in scene.lazy} == {lazy.node, other.node}
     run.futures[lazy.node].is_dropped = True
-    jobs.give_up(scene.state, [lazy.node])
+    events.give_up(scene.state, [lazy.node])
     scene.perform()
     assert [node for node, _ in scene.lazy] == [other.node]
     assert list(run.job.later) == [other.node]
@@ -361,7 +361,7 @@ def test_what_a_run_makes_for_others_outlives_the_job_of_its_task():
     assert user.node.value is MISSING and lazy.node.phase == GONE
     scene.kill(scene.fake(0), forced=True)
     scene.fetches[user.node] += 1
-    values.want(scene.state, user.node)
+    events.want(scene.state, user.node)
     scene.finish()
     assert lazy.node in scene.postponed and not run.over
     scene._end(run)

@@ -6,9 +6,9 @@ import pytest
 from fake_worker import LARGE
 from state_scene import Plan, Scene, chain, option
 
-from lazyflow.schedulers.processes.decisions import values
-from lazyflow.schedulers.processes.decisions import workers as worker_events
-from lazyflow.schedulers.processes.decisions.batching import AHEAD, LEAST, SERVED, TARGET
+from lazyflow.schedulers.processes.decisions import events
+from lazyflow.schedulers.processes.decisions import events as worker_events
+from lazyflow.schedulers.processes.decisions.assignment import AHEAD, LEAST, SERVED, TARGET
 from lazyflow.schedulers.processes.decisions.nodes import FETCHING, GROWTH
 
 # -- how much goes into a flight
@@ -205,7 +205,7 @@ def test_tasks_on_values_in_shared_memory_are_shared_out_evenly():
         for x in many:
             x.node.size = 20_000_000  # 2 ms to map, 10 ms to move
             if are_shared:
-                values.want(scene.state, x.node)
+                events.want(scene.state, x.node)
         scene.perform()
         scene.finish()
         scene.job([Plan(x, function=2) for x in many])

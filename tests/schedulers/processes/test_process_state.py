@@ -10,7 +10,7 @@ from fake_worker import LARGE, Fake
 from state_scene import Scene, chain
 from state_simulator import Simulator
 
-from lazyflow.schedulers.processes.worker.flight import RunningFlight
+from lazyflow.schedulers.processes.worker.task_worker import RunningFlight
 
 HARD = {
     "nodes": 20, "workers": 4, "jobs": 6, "lazy": 0.25, "sticks": 0.2, "batches": 0.5,

@@ -8,8 +8,7 @@ import pytest
 from lazyflow.errors import InputMutated, SerializationError
 from lazyflow.schedulers.cluster.actors.worker import _opened
 from lazyflow.schedulers.cluster.outcome import packed
-from lazyflow.schedulers.remote.calls import SPECIAL, RecordCall
-from lazyflow.schedulers.remote.failures import unreadable
+from lazyflow.schedulers.remote.calls import SPECIAL, RecordCall, unreadable
 
 
 def special_call(function, value, *, retries=0, mutates=False, nout=None, check=False):

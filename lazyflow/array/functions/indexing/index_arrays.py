@@ -9,7 +9,7 @@ import numpy as np
 from lazyflow.api.evaluate import compute
 from lazyflow.array.chunks import Chunks, normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing import keys

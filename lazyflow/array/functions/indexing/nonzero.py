@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.indexing.masks import places_of

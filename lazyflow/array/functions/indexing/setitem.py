@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.foreign import refuse_lazy
 from lazyflow.array.functions.arguments import broadcast_node
 from lazyflow.array.functions.indexing.index_arrays import (
@@ -23,11 +23,11 @@ from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.indexing.assign import WrittenPoints, assigned, by_blocks
 from lazyflow.array.nodes.indexing.masks import check_lengths
-from lazyflow.array.nodes.per_block import PerBlock
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.sources import Const, InMemory
 from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.user_calls import PerBlock
 from lazyflow.array.nodes.views import view, with_axes
 
 

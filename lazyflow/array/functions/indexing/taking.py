@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array, as_result
 from lazyflow.array.functions.creation import eye, tri, zeros
 from lazyflow.array.functions.elementwise import where
@@ -27,7 +27,7 @@ from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.indexing.keys import is_basic, parse
 from lazyflow.array.nodes.joined import concatenated
-from lazyflow.array.nodes.moments import axis_of
+from lazyflow.array.nodes.reductions import axis_of
 
 _RUNS = 16  # slices that are joined where elements are deleted, at most
 

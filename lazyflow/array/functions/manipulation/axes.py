@@ -9,9 +9,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, Axes, as_array
-from lazyflow.array.nodes.moments import axis_of
+from lazyflow.array.nodes.reductions import axis_of
 
 
 def squeeze(a: ArrayLike, axis: Axes = None) -> Array:

@@ -28,8 +28,8 @@ from lazyflow.array.functions.manipulation.shaping import ravel
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.joined import concatenated
-from lazyflow.array.nodes.moments import axis_of
 from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.reductions import axis_of
 
 
 def concatenate(

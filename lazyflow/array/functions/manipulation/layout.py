@@ -10,12 +10,12 @@ import numpy as np
 from lazyflow.array.aliases import seen
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array, check_order
 from lazyflow.array.nodes import elementwise, rechunking
 from lazyflow.array.nodes.align import union
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.per_block import PerBlock
+from lazyflow.array.nodes.user_calls import PerBlock
 
 
 def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:

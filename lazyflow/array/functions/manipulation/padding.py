@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.creation import full, zeros
 from lazyflow.array.functions.elementwise import around, where

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow import config
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Axes,
@@ -29,7 +29,7 @@ from lazyflow.array.functions.manipulation.joining import concatenate, stack
 from lazyflow.array.functions.manipulation.shaping import ravel
 from lazyflow.array.functions.ranges import arange
 from lazyflow.array.nodes import elementwise
-from lazyflow.array.nodes.moments import axis_of
+from lazyflow.array.nodes.reductions import axis_of
 from lazyflow.array.nodes.reshaped import reshaped
 
 

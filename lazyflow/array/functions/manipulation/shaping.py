@@ -11,8 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow.array.aliases import is_contiguous, reshaped_seen
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.as_tasks import order_of
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known, order_of
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Axes,

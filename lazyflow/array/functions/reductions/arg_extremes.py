@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_result, broadcast_node, check_out
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axes_of, count_over, keeps, without_empty
-from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree
+from lazyflow.array.nodes.reductions import (
+    TreeReduction,
+    axes_of,
+    count_over,
+    keeps,
+    kept_axes,
+    tree,
+    without_empty,
+)
 
 # -- argmin and its like ------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
     MISSING,
     as_array,
@@ -20,9 +20,17 @@ from lazyflow.array.functions.arguments import (
 )
 from lazyflow.array.functions.one_chunk import along_axis, over_axes
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axes_of, axis_of, count_over, keeps, without_empty
+from lazyflow.array.nodes.reductions import (
+    TreeReduction,
+    axes_of,
+    axis_of,
+    count_over,
+    keeps,
+    kept_axes,
+    tree,
+    without_empty,
+)
 from lazyflow.array.nodes.scan import scan
-from lazyflow.array.nodes.tree import TreeReduction, kept_axes, tree
 
 #: Ufuncs that can combine their own results of blocks.
 ASSOCIATIVE = frozenset({

@@ -26,7 +26,7 @@ from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import (
+from lazyflow.array.nodes.reductions import (
     MeanOf,
     MeanOfMoments,
     MeanOfTotals,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import MISSING, as_result, check_elements, node_and_mask
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
-from lazyflow.array.nodes.moments import axes_of, keeps
+from lazyflow.array.nodes.reductions import axes_of, keeps
 
 
 @dataclass(frozen=True)

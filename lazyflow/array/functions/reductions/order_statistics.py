@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.tree import TreeReduction, tree
+from lazyflow.array.nodes.reductions import TreeReduction, tree
 
 _PAYS = 1 << 18  # elements
 _MOST = 8  # quantiles, for each of which blocks are read twice

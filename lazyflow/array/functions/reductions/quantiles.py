@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node, check_out
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.functions.reductions.means import spread_weights
 from lazyflow.array.functions.reductions.order_statistics import Median, of_whole, quantiles_of
 from lazyflow.array.functions.reductions.without_nan import nanmean
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axes_of, keeps, without_empty
-from lazyflow.array.nodes.tree import kept_axes, tree, whole_along
+from lazyflow.array.nodes.reductions import (
+    axes_of,
+    keeps,
+    kept_axes,
+    tree,
+    whole_along,
+    without_empty,
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -26,7 +26,7 @@ from lazyflow.array.functions.reductions.objects import is_objects, total_of_obj
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axes_of, count_over, keeps, reduced
+from lazyflow.array.nodes.reductions import axes_of, count_over, keeps, reduced
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation.lengths import known
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -26,7 +26,7 @@ from lazyflow.array.functions.reductions.totals import extreme, prod, sum
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.moments import axes_of, count_over
+from lazyflow.array.nodes.reductions import axes_of, count_over
 
 
 def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:

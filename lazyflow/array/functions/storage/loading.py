@@ -18,9 +18,8 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.foreign import plain, refuse_lazy
 from lazyflow.array.functions.arguments import ChunksLike, DTypeLike
-from lazyflow.array.nodes.block_call import BlockCalls
-from lazyflow.array.nodes.bound_call import BoundCall, declared
 from lazyflow.array.nodes.sources import Const, InMemory, Region, Stored
+from lazyflow.array.nodes.user_calls import BlockCalls, BoundCall, declared
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task, task_name
 from lazyflow.services import service

@@ -23,7 +23,7 @@ from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.selection import Index
 from lazyflow.array.nodes.sources import Tasks
 from lazyflow.array.nodes.task_parts import TaskDetails
-from lazyflow.array.passes.pipeline import optimize
+from lazyflow.array.passes.rewrites import optimize
 from lazyflow.graph.task import Task
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.kernels.draws.formulas import Formula, Step
-from lazyflow.array.kernels.native.blocks import memory
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH, Lanes, VectorFunction
+from lazyflow.array.kernels.native.operations import memory
 
 
 class _LanesMachine:

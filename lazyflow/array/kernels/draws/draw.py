@@ -2,15 +2,294 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.draws.block import DrawnBlock
-from lazyflow.array.kernels.draws.formulas import PAYS, parameters
-from lazyflow.array.kernels.draws.tables import CHECKED
+from lazyflow import config
+from lazyflow.array.kernels.draws.by_llvm import functions
+from lazyflow.array.kernels.draws.formulas import (
+    CELLS,
+    FORMULAS,
+    PAYS,
+    Formula,
+    Step,
+    parameters,
+    words_of,
+)
+from lazyflow.array.kernels.native import compiler
+from lazyflow.array.kernels.native.compiler import READY, Kernel, folder
+from lazyflow.array.kernels.native.modules import module_text
+
+# -- blocks of draws that are not made yet: kernels make them as they go, and keep nothing of them
+
+
+class DrawnBlock:
+    """A region of a draw, for kernels an array whose addresses are places.
+
+    draw
+        Called with a region, returns its values.
+    strides
+        Places from one index to the next, for each axis.
+    first
+        The place of the first element.
+    """
+
+    nbytes = 0  # that are read
+
+    def __init__(self, draw: Any, region: tuple[slice, ...]) -> None:
+        self.draw = draw
+        self.region = region
+        self.dtype: np.dtype[Any] = draw.dtype
+        self.shape = tuple([span.stop - span.start for span in region])
+        self.size = prod(self.shape)
+        whole: tuple[int, ...] = draw.shape
+        self.strides = tuple([prod(whole[axis + 1:]) for axis in range(len(whole))])
+        pairs = zip(region, self.strides, strict=True)
+        self.first = sum([span.start * stride for span, stride in pairs])
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """Return the values."""
+        found: np.ndarray[Any, Any] = self.draw(self.region)
+        return found
+
+
+def is_drawn_in(block: Any, shape: tuple[int, ...]) -> bool:
+    """Tell whether kernels over a shape can make a block: rows of neighbours."""
+    if type(block) is not DrawnBlock or block.shape != shape:
+        return False
+    return [stride for n, stride in zip(shape, block.strides, strict=True) if n > 1][-1:] == [1]
+
+
+def made(block: Any) -> Any:
+    """Return the array of a block."""
+    return block.array() if type(block) is DrawnBlock else block
+
+
+# -- formulas computed by NumPy: where no kernel can be compiled, and for small parts -----
+
+_MOST = 1 << 14  # elements at a time, so that what lies between stays in the cache
+
+
+class _NumpyMachine:
+    def __init__(self, group: Any, params: Any) -> None:
+        self.group = group
+        self._params = params
+
+    def param(self, number: int) -> Any:
+        return self._params[number]
+
+    def at(self, place: Any) -> Any:
+        return self._params[place]
+
+    def number(self, word: Any) -> Any:
+        return word.view(np.int64).astype(np.float64)
+
+    def bits(self, value: Any) -> Any:
+        return value.view(np.uint64)
+
+    def of_bits(self, word: Any) -> Any:
+        return word.view(np.float64)
+
+    def sqrt(self, value: Any) -> Any:
+        return np.sqrt(value)
+
+    def below(self, one: Any, other: Any) -> Any:
+        return one < other
+
+    def where(self, which: Any, yes: Any, no: Any) -> Any:
+        return np.where(which, yes, no)
+
+    def repeat(self, step: Step) -> tuple[Any, ...]:
+        values, refused = step(0)
+        attempt = 0
+        while any(x.any() for x in refused):
+            attempt += 1
+            others, again = step(attempt)
+            trio = zip(refused, others, values, strict=True)
+            values = tuple([np.where(which, new, old) for which, new, old in trio])
+            refused = tuple([x & y for x, y in zip(refused, again, strict=True)])
+        return values
+
+
+def draw_rows(formula: Formula, params: Any, place: int, across: int, out: Any) -> None:
+    """Write rows of elements: the first of them from a place on, each `across` places further."""
+    rows, n = out.shape
+    for low in range(0, n, _MOST):
+        high = min(low + _MOST, n)
+        many = max(1, _MOST // (high - low))
+        for row in range(0, rows, many):
+            some = out[row:row + many, low:high]
+            some[...] = _rows(formula, params, place + row * across + low, across, some.shape)
+
+
+def _rows(formula: Formula, params: Any, place: int, across: int, shape: Any) -> Any:
+    each, (rows, n) = formula.elements, shape
+    places = place + across * np.arange(rows)
+    counters = (places // each)[:, None] + np.arange((n + each - 2) // each + 1)
+    machine = _NumpyMachine(counters.reshape(-1).astype(np.uint64), params)
+    found = np.stack(formula.compute(machine), axis=1).reshape(rows, -1)
+    return np.take_along_axis(found, (places % each)[:, None] + np.arange(n), axis=1)
+
+
+# -- tables -------------------------------------------------------------------------------
+#
+# Tables of few whole numbers and their chances, and what kernels are checked with.
+#
+# A draw of 63 bits is looked up: the highest bits choose a cell of a guide, which says where the
+# search for the first end above the draw begins (Chen and Asau: On generating random variates from
+# an empirical distribution, 1974). The search passes one end or none, mostly.
+
+_FEWEST = 12  # bits of a guide: more of them and a group of draws would still meet an end
+
+
+def table(chances: Any, least: int = 0) -> bytes:
+    """Return the parameters of the formula "listed", for numbers from `least` on.
+
+    chances
+        Of each number, 0 or more, up to a common factor.
+    """
+    ends = np.cumsum(chances, dtype=float)
+    ends = (ends / ends[-1] * 2.0**63).astype(np.uint64)
+    bits = max(_FEWEST, len(ends).bit_length() + 1)
+    guide = ends.searchsorted(np.arange(1 << bits, dtype=np.uint64) << (63 - bits), "right")
+    passed = np.diff(guide, append=len(ends) - 1).max()  # at most: others of a group go on as far
+    first = CELLS + len(guide)
+    words = (guide + first).astype(np.uint64), ends, np.zeros(passed, np.uint64)
+    return words_of(least - first, 64 - bits) + np.concatenate(words).tobytes()
+
+
+#: Parameters with which kernels are checked: a quarter of the products of whole numbers is refused.
+CHECKED = {
+    "gamma": np.float64(1.25).tobytes(),
+    "short_range": words_of(5, 3 << 30, 1 << 30),
+    "long_range": words_of(5, 3 << 62, 1 << 62),
+    "listed": table([0.0, 0.1, 0.0, 0.2, 0.7, 1e-4, 1e-5, 1e-5, 0.0], -3),
+    "whole_steps": words_of(-5, 3),
+    "steps": np.array([-5.1, 0.3]).tobytes(),
+    "line": np.array([-5.1, 0.3]).tobytes() + words_of(700) + np.float64(9.9).tobytes(),
+}
+
+
+# -- A region of an array of random numbers, filled by a kernel, or by NumPy where there is none
+
+_WAITS = 1 << 19  # those that NumPy draws for longer than the compilation, which they wait for
+
+
+def fill(
+    formula: str, params: Any, shape: tuple[int, ...], region: tuple[slice, ...], out: Any
+) -> None:
+    """Write the values of a region of an array, slices of step 1, into an array of its shape."""
+    if not out.size:
+        return
+    strides = [prod(shape[axis + 1:]) for axis in range(len(shape))]
+    first = sum(span.start * stride for span, stride in zip(region, strides, strict=True))
+    axes = _joined(out.shape, strides, out.strides, out.itemsize)
+    view = np.lib.stride_tricks.as_strided(out, [n for n, _, _ in axes], [b for _, _, b in axes])
+    kernel = _kernel(formula, out.dtype, out.size)
+    for at in product(*[range(n) for n, _, _ in axes[:-2]]):
+        place = first + sum(i * step for i, (_, step, _) in zip(at, axes, strict=False))
+        across = axes[-2][1]
+        if kernel is None:
+            draw_rows(FORMULAS[formula], params, place, across, view[at])
+        else:
+            _call(kernel.function, params, place, across, view[at])
+
+
+def _joined(shape: Any, places: Any, strides: Any, size: int) -> list[tuple[int, int, int]]:
+    """Return axes that go over the same elements: lengths, steps in places, strides in bytes.
+
+    There are two or more, and the last goes over neighbours.
+    """
+    found: list[tuple[int, int, int]] = []
+    for n, step, stride in zip(shape, places, strides, strict=True):
+        if found and (found[-1][1:] == (n * step, n * stride)):
+            found[-1] = found[-1][0] * n, step, stride
+        elif n > 1:
+            found.append((n, step, stride))
+    if not found or found[-1][1:] != (1, size):
+        found.append((1, 1, size))
+    return found if len(found) > 1 else [(1, 0, 0), *found]
+
+
+@lru_cache(256)
+def _kernel_of(formula: str, dtype: np.dtype[Any]) -> Kernel:
+    return Kernel(_text(formula, dtype), lambda function: _difference(function, formula, dtype))
+
+
+def _difference(function: Any, formula: str, dtype: np.dtype[Any]) -> str | None:
+    """Return what is wrong with a new kernel: NumPy gives other bits, or None."""
+    params = parameters((1, 2, 3), 4, CHECKED.get(formula, b""))
+    found, expected = np.empty((2, 9, 131), dtype)
+    _call(function, params, 6, 133, found)
+    draw_rows(FORMULAS[formula], params, 6, 133, expected)
+    same = found.tobytes() == expected.tobytes()
+    return None if same else "it draws other numbers than NumPy's operations"
+
+
+def _call(function: Any, params: Any, place: int, across: int, rows: Any) -> None:
+    function(
+        (ctypes.c_void_p * 2)(rows.ctypes.data, params.ctypes.data),
+        (ctypes.c_int64 * 5)(place, *rows.shape, across, rows.strides[0]),
+    )
+
+
+def _kernel(formula: str, dtype: np.dtype[Any], size: int) -> Kernel | None:
+    """Return the kernel if it is there, or worth waiting for; have it compiled if that pays."""
+    if config.get("kernels") == "numpy" or compiler.unavailable():
+        return None
+    kernel = _kernel_of(formula, dtype)
+    if kernel.state == READY:
+        return kernel
+    if size >= _WAITS or config.get("kernels") == "native":
+        compiler.compile_now(kernel, folder())
+    elif size >= PAYS:
+        compiler.request(kernel, folder())
+    return kernel if kernel.state == READY else None
+
+
+def _text(formula: str, dtype: np.dtype[Any]) -> str:
+    """Return the text of the module of a kernel that fills rows."""
+    return module_text([*functions("draw", FORMULAS[formula], dtype), *_ROWS.splitlines()])
+
+
+#: pointers    the first element, the parameters
+#: numbers     its place, the rows, elements of a row, places and bytes from row to row
+_ROWS = """
+define i32 @NAME(ptr noalias %pointers, ptr noalias %numbers) {
+entry:
+  %out = load ptr, ptr %pointers
+  %params.at = getelementptr ptr, ptr %pointers, i64 1
+  %params = load ptr, ptr %params.at
+  %first = load i64, ptr %numbers
+  %rows.at = getelementptr i64, ptr %numbers, i64 1
+  %rows = load i64, ptr %rows.at
+  %n.at = getelementptr i64, ptr %numbers, i64 2
+  %n = load i64, ptr %n.at
+  %across.at = getelementptr i64, ptr %numbers, i64 3
+  %across = load i64, ptr %across.at
+  %over.at = getelementptr i64, ptr %numbers, i64 4
+  %over = load i64, ptr %over.at
+  br label %row
+row:
+  %r = phi i64 [ 0, %entry ], [ %r.next, %row ]
+  %place = phi i64 [ %first, %entry ], [ %place.next, %row ]
+  %to = phi ptr [ %out, %entry ], [ %to.next, %row ]
+  call void @draw.row(i64 %place, i64 %n, ptr %params, ptr %to)
+  %r.next = add i64 %r, 1
+  %place.next = add i64 %place, %across
+  %to.next = getelementptr i8, ptr %to, i64 %over
+  %again = icmp slt i64 %r.next, %rows
+  br i1 %again, label %row, label %finish
+finish:
+  ret i32 0
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -56,8 +335,6 @@ class PlacedDraw:
         shape = [span.stop - span.start for span in region]
         if self.few is not None and prod(shape) < PAYS:
             return copied(self.few(region), out)
-        from lazyflow.array.kernels.draws.fill import fill
-
         if out is None:
             out = np.empty(shape, self.dtype)
         fill(self.formula, self.params, self.shape, region, out)

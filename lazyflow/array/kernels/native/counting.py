@@ -21,8 +21,8 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.blocks import FLOATS, SUPPORTED, Body, memory
-from lazyflow.array.kernels.native.kernel_files import folder
+from lazyflow.array.kernels.native.compiler import folder
+from lazyflow.array.kernels.native.operations import FLOATS, SUPPORTED, Body, memory
 
 _PAYS = 1 << 20  # elements from which a kernel is compiled: these take NumPy about as long
 _EXACT = 1 << 53  # whole numbers below are exact in double precision

@@ -22,10 +22,7 @@ from collections.abc import Sequence
 
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import FORMULAS
-from lazyflow.array.kernels.lowering import LoweredStep
-from lazyflow.array.kernels.native.blocks import Body, register
 from lazyflow.array.kernels.native.elementary.formulas import OWN
-from lazyflow.array.kernels.native.elements import elements_of, evaluated
 from lazyflow.array.kernels.native.llvm_merging import (
     flush,
     merge_moments,
@@ -39,6 +36,8 @@ from lazyflow.array.kernels.native.llvm_reductions import (
     Tile,
     TileRows,
     choose,
+    elements_of,
+    evaluated,
     in_columns,
     in_rows,
     reducers,
@@ -46,6 +45,7 @@ from lazyflow.array.kernels.native.llvm_reductions import (
 from lazyflow.array.kernels.native.llvm_scans import GIVEN, scanners
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
 from lazyflow.array.kernels.native.modules import module_text
+from lazyflow.array.kernels.native.operations import Body, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.planning import (
@@ -58,7 +58,7 @@ from lazyflow.array.kernels.planning import (
     UNIT,
     scans_of,
 )
-from lazyflow.array.kernels.program import ScanOperation
+from lazyflow.array.kernels.program import LoweredStep, ScanOperation
 
 
 def places(spec: KernelSpec, staging: Staging) -> list[str]:

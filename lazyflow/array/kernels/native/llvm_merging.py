@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.native.blocks import BOOL, Body
 from lazyflow.array.kernels.native.llvm_reductions import (
     merged,
     start,
@@ -22,7 +21,7 @@ from lazyflow.array.kernels.native.llvm_reductions import (
     total_of_row,
 )
 from lazyflow.array.kernels.native.llvm_text import F8, Text
-from lazyflow.array.kernels.native.operations import emit
+from lazyflow.array.kernels.native.operations import BOOL, Body, emit
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.order import GROUP, PIECE
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from math import prod
 
-from lazyflow.array.kernels.lowering import LoweredStep
-from lazyflow.array.kernels.native.blocks import Body
 from lazyflow.array.kernels.native.llvm_reductions import written
 from lazyflow.array.kernels.native.llvm_text import Text
-from lazyflow.array.kernels.native.operations import emit
+from lazyflow.array.kernels.native.operations import Body, emit
 from lazyflow.array.kernels.native.staging import KernelSpec
 from lazyflow.array.kernels.order import neutral
 from lazyflow.array.kernels.planning import scans_of
+from lazyflow.array.kernels.program import LoweredStep
 
 _KEPT = ("done", "within", "line", "column")  # from lines to the next ones
 #: The arguments of `ScanWriter`'s functions, with places for their names.

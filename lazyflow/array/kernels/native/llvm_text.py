@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.native.blocks import Body, memory, register
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
+from lazyflow.array.kernels.native.operations import Body, memory, register
 
 Inside = Callable[[Body, str], None]
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import Lowered, LoweredStep
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.operations import is_inline
 from lazyflow.array.kernels.planning import (
@@ -25,7 +24,7 @@ from lazyflow.array.kernels.planning import (
     carries_of,
     scans_of,
 )
-from lazyflow.array.kernels.program import ScanOperation
+from lazyflow.array.kernels.program import Lowered, LoweredStep, ScanOperation
 
 _WHOLE_ROWS = (CONSTANT, FLAT, DRAWN)  # layouts that NumPy's loops read as they would tiles
 

@@ -3,27 +3,203 @@
 from __future__ import annotations
 
 import os
+import pickle
+import socket
+import struct
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import astuple
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from typing import Any, NamedTuple, TypeVar
 
 from lazyflow.departures import LastCall
 from lazyflow.errors import WorkerDied
 from lazyflow.graph.task import Task, place
-from lazyflow.schedulers.actors.calls import ActorCall
-from lazyflow.schedulers.actors.handles import connection as wire
+from lazyflow.schedulers.actors.calls import ActorCall, WaitingActor
 from lazyflow.schedulers.actors.ports import bring_in_thread
-from lazyflow.schedulers.actors.waits import WaitingActor
 from lazyflow.schedulers.core.errors.failures import with_call_note
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.future import TaskFuture, wait_for
-from lazyflow.schedulers.remote.calls import BLOB, packed_call
-from lazyflow.schedulers.remote.failures import unsendable
+from lazyflow.schedulers.remote.calls import BLOB, packed_call, unsendable
+from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
+from lazyflow.store.pickling.unpicklable import dump
+
+# -- connection ---------------------------------------------------------------------------
+#
+# The connection between the owner of actors and a process that has handles on them.
+#
+# A message is a tuple of builtins, and the large buffers that a pickle in it refers to, which are
+# read into memory of their own. Nothing is unpickled before both ends have proved that they know
+# the owner's key, which travels inside handles only.
+
+_HEAD = struct.Struct("<II")  # bytes of the message, and the number of buffers
+_APART = 1 << 16  # bytes from which memory stays out of a stream
+_PATIENCE = 10.0  # seconds for the proof
+
+#: Kinds of messages, the first item of each. A borrower sends:
+HOLD = 0  # number of the request, and of the actor: it has a handle now. Answered: does it live
+RELEASE = 1  # number of the actor: it has no handle any more
+PIN = 2  # number of the request, and of the actor: keep it for good. Answered as HOLD is
+CALL = 3  # number of the request, number of the actor, method, place, what is hidden,
+#         flags, binding, stream
+CANCEL = 4  # number of the request: nobody wants its answer
+FIND = 5  # number of the request, and a name: answered by None, or by what a handle is made of
+#         and then the actor is held, as by HOLD
+AWAITED = 6  # number of a call, and the `WaitingActor` that sleeps until it has ended
+#: and the owner:
+ANSWER = 7  # number of the request; True, the value, and whether handles are in it, which a CANCEL
+#           then confirms; or False, the record of an error, and whether the actor had ended
+
+#: What a pickle is made of: the stream, and its buffers.
+Packed = tuple[bytes, Sequence[Any]]
+
+
+class Address(NamedTuple):
+    """Where an owner listens: a name on its machine, hosts and ports for others; and its key."""
+
+    key: bytes
+    name: str
+    places: tuple[tuple[str, int], ...]
+
+
+def packed(value: Any) -> tuple[Packed, list[Any]]:
+    """Pickle a value; return also the actors whose handles are in it. Raises Unpicklable."""
+    writer = PieceWriter()
+    pickler = Pickler(writer, _APART)
+    dump(value, pickler)
+    return (b"".join(writer.pieces), [b.raw() for b in pickler.buffers]), pickler.handles
+
+
+def opened(stream: bytes, buffers: Sequence[Any]) -> Any:
+    """Return the value of a pickle, for a receiver who may edit it."""
+    return loads_owned(lambda: pickle.loads(stream, buffers=buffers))
+
+
+class Peer:
+    """One end of a connection: any thread sends, one thread reads."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._sending = threading.Lock()
+
+    def send(self, message: tuple[Any, ...], buffers: Sequence[Any] = ()) -> None:
+        """Send a message; raise OSError if the other end is gone."""
+        data = pickle.dumps(message, 5)
+        views = [memoryview(each).cast("B") for each in buffers]
+        sizes = struct.pack(f"<{len(views)}Q", *(view.nbytes for view in views))
+        with self._sending:
+            self._sock.sendall(b"".join((_HEAD.pack(len(data), len(views)), sizes, data)))
+            for view in views:
+                self._sock.sendall(view)
+
+    def read(self) -> tuple[tuple[Any, ...], list[bytearray]] | None:
+        """Return the next message and its buffers; None at the end of the connection."""
+        try:
+            length, count = _HEAD.unpack(self._bytes(_HEAD.size))
+            sizes = struct.unpack(f"<{count}Q", self._bytes(8 * count))
+            message: tuple[Any, ...] = pickle.loads(self._bytes(length))
+            return message, [self._bytes(size) for size in sizes]
+        except (OSError, EOFError):
+            return None
+
+    def _bytes(self, size: int) -> bytearray:
+        found = bytearray(size)
+        rest = memoryview(found)
+        while rest:
+            done = self._sock.recv_into(rest)
+            if not done:
+                raise EOFError("the connection has ended")
+            rest = rest[done:]
+        return found
+
+    def abandon(self) -> None:
+        """Close this process's end, which it has of its parent: the connection goes on."""
+        self._sock.close()
+
+    def close(self) -> None:
+        """End the connection: the thread that reads notices it."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+
+def connected(address: Address) -> Peer:
+    """Connect to an owner; raise OSError if it is not there, or is not the owner."""
+    sock = _socket_to(address)
+    try:
+        _prove(sock, address.key, is_owner=False)
+    except BaseException:
+        sock.close()
+        raise
+    return Peer(sock)
+
+
+def accepted(sock: socket.socket, key: bytes) -> Peer:
+    """Return the owner's end of a connection; raise OSError if the other does not know the key."""
+    _prove(sock, key, is_owner=True)
+    return Peer(sock)
+
+
+def _prove(sock: socket.socket, key: bytes, is_owner: bool) -> None:
+    steps = [deliver_challenge, answer_challenge]
+    _limit(sock, _PATIENCE)
+    with Connection(os.dup(sock.fileno())) as connection:
+        try:
+            for step in steps if is_owner else reversed(steps):
+                step(connection, key)
+        except (AuthenticationError, EOFError) as refused:
+            raise ConnectionRefusedError(f"the other end has another key: {refused}") from None
+    _limit(sock, 0)
+
+
+def _limit(sock: socket.socket, seconds: float) -> None:
+    """Limit the time of a read; 0: not.
+
+    It is the system's limit, not Python's, which makes a descriptor non-blocking for others.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(seconds), 0))
+
+
+# -- sockets --------------------------------------------------------------------------------
+
+HAS_NAMES = sys.platform == "linux"  # of sockets without a file, which a kill would leave behind
+
+
+def named_listener(name: str) -> socket.socket:
+    """Return a socket that listens at a name, for this machine alone."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(f"\0{name}")
+    sock.listen()
+    return sock
+
+
+def _socket_to(address: Address) -> socket.socket:
+    error = OSError("it listens nowhere")
+    if HAS_NAMES:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(f"\0{address.name}")
+            return sock
+        except OSError as failed:  # it is on another machine, or gone
+            sock.close()
+            error = failed
+    for at in address.places:
+        try:
+            sock = socket.create_connection(at, _PATIENCE)
+        except OSError as failed:
+            error = failed
+        else:
+            sock.settimeout(None)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock
+    raise error
+
 
 T = TypeVar("T")
 
@@ -135,7 +311,7 @@ class _Outgoing:
         self.number = number
         self.error: BaseException | None = None
         self._futures, call.inputs = call.inputs, []
-        self.values: list[wire.Packed] = [(b"", ())] * len(self._futures)
+        self.values: list[Packed] = [(b"", ())] * len(self._futures)
         self._missing = [None] * len(self._futures)  # popped: threads may bring values at once
         self.arguments, self.flags, self.binding = packed_call(call.task, _packed)
 
@@ -182,7 +358,7 @@ class _Outgoing:
         """Return what follows the number of the request, and the buffers."""
         buffers: list[Any] = []
 
-        def counted(packed: wire.Packed) -> tuple[bytes, int]:
+        def counted(packed: Packed) -> tuple[bytes, int]:
             stream, found = packed
             buffers.extend(found)
             return stream, len(found)
@@ -202,12 +378,12 @@ def _hidden(task: Task) -> tuple[str, ...] | bool:
     return hide or any(each._options.hide is True for each in task._inputs)
 
 
-def _packed(value: Any) -> wire.Packed:
+def _packed(value: Any) -> Packed:
     """Pickle a value without a copy of its memory; its task, or its future, holds its handles."""
-    return wire.packed(value)[0]
+    return packed(value)[0]
 
 
-def _copied(packed: wire.Packed) -> wire.Packed:
+def _copied(packed: Packed) -> Packed:
     stream, buffers = packed
     return stream, [bytearray(each) for each in buffers]
 
@@ -215,9 +391,9 @@ def _copied(packed: wire.Packed) -> wire.Packed:
 class OwnerLink:
     """The connection to the owner of actors that this process has handles on."""
 
-    def __init__(self, address: wire.Address) -> None:
+    def __init__(self, address: Address) -> None:
         self._key = address.key
-        self._peer = wire.connected(address)
+        self._peer = connected(address)
         self._numbers = count(1)
         self._calls: dict[int, tuple[ActorCall, BorrowedActor]] = {}
         self._asked: dict[int, TaskFuture] = {}
@@ -240,7 +416,7 @@ class OwnerLink:
         n = next(self._numbers)
         details, buffers = item.message()
         self._calls[n] = item.call, host  # and with that the actor, until it is answered
-        if self._sent((wire.CALL, n, *details), buffers):
+        if self._sent((CALL, n, *details), buffers):
             return True
         return self._calls.pop(n, None) is None  # else the thread that reads has failed it
 
@@ -248,20 +424,20 @@ class OwnerLink:
         """Tell the owner that nobody wants the result of a call, if it was sent."""
         n = self._number_of(call)
         if n and self._calls.pop(n, None) is not None:
-            self._sent((wire.CANCEL, n))
+            self._sent((CANCEL, n))
 
     def awaited_by(self, call: ActorCall, actor: WaitingActor) -> None:
         """Tell the owner that an actor sleeps until the result of a call is there."""
         n = self._number_of(call)
         if n:
-            self._sent((wire.AWAITED, n, astuple(actor)))
+            self._sent((AWAITED, n, astuple(actor)))
 
     def _number_of(self, call: ActorCall) -> int:
         return next((n for n, (sent, _) in tuple(self._calls.items()) if sent is call), 0)
 
     def release(self, number: int) -> None:
         """Tell the owner that there is no handle on an actor here any more."""
-        self._sent((wire.RELEASE, number))
+        self._sent((RELEASE, number))
 
     def tell(self, *message: Any) -> None:
         """Send a message that has no answer."""
@@ -296,7 +472,7 @@ class OwnerLink:
         call, host = self._calls.pop(n, (None, None))
         if call is None or host is None:  # it was cancelled
             if has_value and flag:
-                self._sent((wire.CANCEL, n))
+                self._sent((CANCEL, n))
             return
         if not has_value:
             if flag:
@@ -305,13 +481,13 @@ class OwnerLink:
             call.future.set_error(rebuilt(what))
             return
         try:
-            value = wire.opened(what, buffers)
+            value = opened(what, buffers)
         except Exception as error:
             call.future.set_error(with_call_note(error, call.task, None))
         else:
             call.future.set_value(value)
         if flag:  # the owner holds the actors whose handles are in it, until they are held here
-            _when_held(partial(self.tell, wire.CANCEL, n))
+            _when_held(partial(self.tell, CANCEL, n))
 
     def _end(self) -> None:
         """Fail what was asked: the owner is gone."""
@@ -344,7 +520,7 @@ _is_reading = threading.local()
 _unheld: dict[TaskFuture, None] = {}  # answers that tell that an actor is held here
 
 
-def link_to(address: wire.Address) -> OwnerLink | None:
+def link_to(address: Address) -> OwnerLink | None:
     """Return the connection to an owner; None if the owner is gone."""
     with _lock:
         known = _links.get(address.key)
@@ -357,12 +533,12 @@ def link_to(address: wire.Address) -> OwnerLink | None:
 
 
 def borrow(
-    address: wire.Address, number: int, label: str, is_concurrent: bool
+    address: Address, number: int, label: str, is_concurrent: bool
 ) -> BorrowedActor:
     """Return an actor of another process, which lives for as long as that object does."""
     link = link_to(address)
     if link is not None:
-        asked = link.ask(wire.HOLD, number)
+        asked = link.ask(HOLD, number)
         if getattr(_is_reading, "is_it", False):
             # This thread reads the answer, or another's that waits for this one. Whoever has sent
             # the handle keeps the actor until `_when_held`, or `wait_until_held`.
@@ -373,11 +549,11 @@ def borrow(
     return BorrowedActor(link, number, label, is_concurrent)
 
 
-def pin(address: wire.Address, number: int) -> None:
+def pin(address: Address, number: int) -> None:
     """Have an owner keep an actor for good: its handle is pickled, for nobody knows how long."""
     link = link_to(address)
     if link is not None:
-        asked = link.ask(wire.PIN, number)
+        asked = link.ask(PIN, number)
         if not getattr(_is_reading, "is_it", False):
             asked.outcome_now()
 
@@ -410,13 +586,13 @@ def _when_held(then: Callable[[], None]) -> None:
         asked.add_callback(one_less)
 
 
-def find(name: str, address: wire.Address, make: Callable[..., T]) -> T | None:
+def find(name: str, address: Address, make: Callable[..., T]) -> T | None:
     """Return what `make` makes of the living actor of a name in another process, if there is one.
 
     It gets the number of the actor, and what its handle is made of.
     """
     link = link_to(address)
-    found = None if link is None else link.ask(wire.FIND, name).outcome_now()[0]
+    found = None if link is None else link.ask(FIND, name).outcome_now()[0]
     if link is None or found is None:
         return None
     try:

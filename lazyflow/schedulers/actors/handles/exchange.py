@@ -17,14 +17,12 @@ from typing import Any, Protocol
 
 from lazyflow.departures import WeakValues
 from lazyflow.graph.task import Place
-from lazyflow.schedulers.actors.calls import CallFuture
+from lazyflow.schedulers.actors.calls import CallFuture, WaitingActor
 from lazyflow.schedulers.actors.handles import borrowed
-from lazyflow.schedulers.actors.handles import connection as wire
-from lazyflow.schedulers.actors.waits import WaitingActor
+from lazyflow.schedulers.actors.handles import borrowed as wire
 from lazyflow.schedulers.core.base import at_shutdown, hosts_for_workers
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.remote.calls import BLOB, RecordCall
-from lazyflow.schedulers.remote.failures import failure_record
+from lazyflow.schedulers.remote.calls import BLOB, RecordCall, failure_record
 
 _PAUSE = 0.1  # seconds until a connection is accepted again that the system has refused
 

@@ -19,19 +19,18 @@ from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
 from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster.actors import journal, protocol
+from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 from lazyflow.schedulers.cluster.results import EngineResult
-from lazyflow.schedulers.remote.calls import is_short
-from lazyflow.schedulers.remote.failures import unsendable
+from lazyflow.schedulers.remote.calls import is_short, unsendable
 
 
 class EnginePort:
     """The way to an engine. A packed value is a `PackedValue`; a packed input may be held."""
 
     driver = None  # no pool of processes can wait for results of calls
-    encode = staticmethod(protocol.pickled)
+    encode = staticmethod(journal.pickled)
     unsendable = staticmethod(unsendable)
     why_closed = staticmethod(shut_down)
 
@@ -60,12 +59,12 @@ class EnginePort:
 
     def load(self, value: Any) -> Any:
         if type(value) is PackedValue:
-            return protocol.PACKED, value
+            return journal.PACKED, value
         if self.engine.holds(value):
             return value
         if is_short(value):
-            return protocol.PLAIN, value
-        return protocol.PACKED, protocol.pickled(value)
+            return journal.PLAIN, value
+        return journal.PACKED, journal.pickled(value)
 
     def add(self, actor: RemoteActor) -> None:
         """Do nothing: the engine's scheduler has a table of its actors."""
@@ -98,7 +97,7 @@ class EngineLink(ABC):
     def __init__(self, engine: Engine, actor: RemoteActor) -> None:
         self.engine = engine
         self.actor = actor
-        self._next = protocol.ActorMessages()  # the message that is being gathered
+        self._next = journal.ActorMessages()  # the message that is being gathered
         self._is_over = False
         self._journal: int | None = None  # open, where that is on this machine
 
@@ -109,7 +108,7 @@ class EngineLink(ABC):
         """Return whether messages can be sent now."""
 
     @abstractmethod
-    def send(self, messages: protocol.ActorMessages) -> None:
+    def send(self, messages: journal.ActorMessages) -> None:
         """Send messages; they arrive in order."""
 
     @abstractmethod
@@ -140,13 +139,13 @@ class EngineLink(ABC):
         self._close_journal()
         self.actor.cancel(error)
 
-    def receive(self, report: protocol.Report) -> None:
+    def receive(self, report: journal.Report) -> None:
         """Handle a report from the actor."""
         if self._is_over:
             return
-        if isinstance(report, protocol.CallAnswer):
+        if isinstance(report, journal.CallAnswer):
             self.actor.answered(self, report.number, report.outcome, report.state)
-        elif isinstance(report, protocol.JournalLost):
+        elif isinstance(report, journal.JournalLost):
             self._warn_of_journal(report.why)
         else:
             self._bring_again(report.number, report.k)
@@ -204,7 +203,7 @@ class EngineLink(ABC):
         if error is not None:
             item.call.future.set_error(error)
         given = None if error is not None else packed(value)
-        self._next.given.append(protocol.GivenInput(number, k, given))
+        self._next.given.append(journal.GivenInput(number, k, given))
         self.actor.pump()
 
     # -- for the actor ------------------------------------------------------------------------
@@ -213,7 +212,7 @@ class EngineLink(ABC):
         """Return the form of a packed value or an input that goes into a message."""
         if not isinstance(packed, HeldValue):
             return packed
-        return protocol.HELD, self.engine.token(packed.current_handle()), packed.number
+        return journal.HELD, self.engine.token(packed.current_handle()), packed.number
 
     def make(self, message: ports.MakeActor) -> None:
         """Send the message that makes the object."""
@@ -224,7 +223,7 @@ class EngineLink(ABC):
         """Send calls, and whatever was to go with the next message; either may be missing."""
         self._next.calls = batch
         if self._next:
-            messages, self._next = self._next, protocol.ActorMessages()
+            messages, self._next = self._next, journal.ActorMessages()
             self.send(messages)
 
     def skip(self, number: int) -> None:

@@ -17,13 +17,12 @@ from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.instance import ActorInstance
 from lazyflow.schedulers.actors.ports import KEPT, Arguments, SavedState
-from lazyflow.schedulers.cluster.actors import protocol
+from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.actors.journal import Journal
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.remote.calls import AS_HELD, BLOB
-from lazyflow.schedulers.remote.failures import unreadable
+from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, unreadable
 from lazyflow.store.protected import protected
 
 SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine
@@ -56,8 +55,8 @@ class EngineActor(ABC):
     """
 
     runs_here = False
-    encode = staticmethod(protocol.pickled_state)
-    encode_result = staticmethod(protocol.pickled_result)
+    encode = staticmethod(journal.pickled_state)
+    encode_result = staticmethod(journal.pickled_result)
     open = staticmethod(_opened)
 
     def __init__(self, name: str, folder: str | None = None) -> None:
@@ -86,7 +85,7 @@ class EngineActor(ABC):
         Called where messages are handled; `have` may be called by any thread.
         """
 
-    def take(self, messages: protocol.ActorMessages) -> None:
+    def take(self, messages: journal.ActorMessages) -> None:
         """Handle messages, one after the other; return soon."""
         self._actor.skipped.update(messages.skipped)
         for each in messages.given:
@@ -118,7 +117,7 @@ class EngineActor(ABC):
         self, inputs: _FetchedInputs, number: int, k: int, outcome: GroupOutcome | None
     ) -> None:
         if outcome is None:  # the caller sends it
-            self.report(number, pickle.dumps(protocol.MissingInput(number, k), 5))
+            self.report(number, pickle.dumps(journal.MissingInput(number, k), 5))
         else:
             inputs.give(k, outcome)
 
@@ -139,12 +138,12 @@ class EngineActor(ABC):
         if state is not None and state[1].size() > SHORT:
             kept = state[1]
             state = state[0], KEPT
-        answer = pickle.dumps(protocol.CallAnswer(number, outcome, state), 5)
+        answer = pickle.dumps(journal.CallAnswer(number, outcome, state), 5)
         if value is None and kept is None:
             self.journal.ended(answer)
         if self.journal.trouble and not self._has_told:
             self._has_told = True
-            self.report(number, pickle.dumps(protocol.JournalLost(self.journal.trouble), 5))
+            self.report(number, pickle.dumps(journal.JournalLost(self.journal.trouble), 5))
         self.report(number, answer, value, kept)
 
 
@@ -156,7 +155,7 @@ class _FetchedInputs:
         self._is_blob, self._is_own = flags & BLOB, not flags & AS_HELD
         self._fetched = {
             k: TaskFuture("an input", None)
-            for k, (how, *_) in enumerate(self._loads) if how == protocol.HELD
+            for k, (how, *_) in enumerate(self._loads) if how == journal.HELD
         }
 
     def tokens(self) -> list[tuple[int, Any]]:
@@ -180,7 +179,7 @@ class _FetchedInputs:
         self._fetched = {}
 
     def _value(self, k: int, how: int, what: Any, i: int = 0) -> Any:
-        if how == protocol.HELD:
+        if how == journal.HELD:
             what = self._fetched[k].local_outcome()[0]
             if what is None:
                 raise Cancelled("an input failed")  # the caller has the error already
@@ -188,7 +187,7 @@ class _FetchedInputs:
                 return what.copy(i) if self._is_own else protected(what.value(i), False)
             if self._is_own:
                 what = what.copied()  # the engine keeps it for others
-        if how == protocol.PLAIN:
+        if how == journal.PLAIN:
             return what
         opened = _opened(what, "an argument")
         return opened if self._is_own else protected(opened, False)

@@ -21,10 +21,8 @@ from lazyflow.departures import LastCall
 from lazyflow.errors import Cancelled, SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options, scheduling_options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.cluster.dask.actors import DaskLink
+from lazyflow.schedulers.cluster.dask.actors import LARGE, DaskLink, DirectWay
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState, lost
-from lazyflow.schedulers.cluster.dask.direct import LARGE, DirectWay
-from lazyflow.schedulers.cluster.dask.in_scheduler import RUNS
 from lazyflow.schedulers.cluster.dask.in_worker import (
     RunsSpent,
     drop_kept,
@@ -32,12 +30,12 @@ from lazyflow.schedulers.cluster.dask.in_worker import (
     run_group,
     running_tasks,
 )
-from lazyflow.schedulers.cluster.dask.workers import ClusterWorkers
+from lazyflow.schedulers.cluster.dask.workers import RUNS, ClusterWorkers
 from lazyflow.schedulers.cluster.engine import Engine, note_host
+from lazyflow.schedulers.cluster.group_queue import Submission, TaskGroup
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, adopted
 from lazyflow.schedulers.cluster.results import EngineResult, because, gone
 from lazyflow.schedulers.cluster.run import EngineRun
-from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
 
 _MESSAGE = 4 << 20  # bytes of payloads in one message, about
 _PATIENCE = 2.0  # seconds that the engine's thread gets at the end of Python

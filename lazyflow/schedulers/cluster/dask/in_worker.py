@@ -24,7 +24,7 @@ from distributed.utils import set_thread_state
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.core import task_resources
-from lazyflow.schedulers.core.current_worker import here
+from lazyflow.schedulers.core.task_resources import here
 
 _PATIENCE = 1.0  # seconds that a task waits for others before it gives its slot to them
 

@@ -15,7 +15,7 @@ from lazyflow.departures import WeakTable
 from lazyflow.errors import SchedulerLost
 from lazyflow.schedulers.cluster.dask.client import forked, lost
 from lazyflow.schedulers.cluster.dask.engine import DaskEngine
-from lazyflow.schedulers.cluster.dask.local import started
+from lazyflow.schedulers.cluster.dask.workers import started
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.base import ReportsInfo

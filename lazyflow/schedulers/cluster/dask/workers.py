@@ -6,13 +6,25 @@ of each worker.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import signal
+import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from math import inf
+from multiprocessing import resource_tracker
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
+
+import distributed
+from distributed import SchedulerPlugin
+from distributed.core import Status
+from distributed.deploy.spec import SpecCluster
+from distributed.gc import disable_gc_diagnosis
 
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
@@ -23,8 +35,177 @@ from lazyflow.schedulers.cluster.dask.client import (
     lost,
     refuse_on_loop,
 )
-from lazyflow.schedulers.cluster.dask.in_scheduler import set_up
-from lazyflow.schedulers.cluster.dask.local import OwnCluster
+
+# -- the cluster on this machine that `scheduler="distributed"` starts where there is none
+
+_ABSENCE = 1.0  # seconds after which workers are checked
+_ENDED = (Status.closed, Status.failed)
+
+
+class OwnCluster(distributed.LocalCluster):
+    """A LocalCluster that starts a worker again however often it ends.
+
+    The one of distributed checks 15 s after an end whether a worker of that name is there, and if
+    not closes its nanny for good, also when the worker had come back and has just ended again, or
+    is slow to start on a busy machine. After that had happened to all workers, tasks would wait
+    for ever.
+    """
+
+    async def _start(self) -> None:
+        # A terminal and a notebook's stop button send Ctrl-C to all processes of a program; only
+        # this one is to get it. Processes that this thread, the cluster's own, starts inherit that.
+        if threading.current_thread() is not threading.main_thread():
+            resource_tracker.ensure_running()  # it unblocks the signal when it is started
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        await super()._start()
+        # It calls a Python function in any thread after collections, where a Ctrl-C is lost.
+        disable_gc_diagnosis()
+
+    def _update_worker_status(self, op: Any, msg: Any) -> None:
+        super(SpecCluster, self)._update_worker_status(op, msg)
+        if op == "remove":
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self.status == Status.running:
+            asyncio.get_running_loop().call_later(_ABSENCE, self._look)
+
+    def _look(self) -> None:
+        """Start workers again whose nannies, which would do that, have ended, too."""
+        if self.status != Status.running:
+            return
+        ended = [n for n, nanny in self.workers.items() if nanny.status in _ENDED]
+        for name in ended:
+            del self.workers[name]
+        if ended:
+            self._correct_state()
+        if ended or not self.scheduler_info["workers"]:
+            self._look_later()  # the new ones may fail as well
+        if ended:  # last: a filter may make it an error
+            warnings.warn(
+                f"{len(ended)} of {len(self.worker_spec)} workers of lazyflow's cluster at "
+                f"{self.scheduler_address} ended for good ({', '.join(map(str, ended))}) and are "
+                "started again; what they kept is computed again where it is needed. If it goes "
+                "on, look at the workers' logs above, and type lazyflow.shutdown() to end it.",
+                LazyflowWarning, stacklevel=1,
+            )
+
+
+def started(workers: int) -> OwnCluster:
+    """Return a cluster of workers with one thread each, which takes work from this program alone.
+
+    A port of a cluster runs the code of whoever connects, and all users of a machine can connect to
+    its loopback: connections are encrypted with a key that is made here, in memory.
+    """
+    security = _key_of_its_own()
+    cluster = OwnCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        security=security,
+    )
+    opened = (
+        f"lazyflow has started a cluster of {workers} worker{'s'[: workers != 1]} at "
+        f"{cluster.scheduler_address}"
+    )
+    logging.getLogger("lazyflow").info(
+        "%s; its pages, which show names of tasks to all users of this machine, are at %s",
+        opened, cluster.dashboard_link,
+    )
+    if security is None:
+        warnings.warn(
+            f"{opened}, without a key: every user of this machine can run code there as you. Type: "
+            "pip install cryptography; it then takes work from this program alone. Or pass a "
+            "cluster of yours, scheduler=distributed.Client(...).",
+            LazyflowWarning, stacklevel=1,
+        )
+    return cluster
+
+
+def _key_of_its_own() -> distributed.Security | None:
+    """Return a key and a certificate that nobody else has; None where they can't be made."""
+    try:
+        return distributed.Security.temporary()
+    except ImportError:
+        return None
+
+
+# -- in_scheduler -------------------------------------------------------------------------
+#
+# lazyflow's part in the scheduler of distributed: wishes for places, and how often groups run.
+#
+# A wish for a place is one for which nothing waits. Deaths of workers count for a group as they do
+# for any task of distributed, from another start: `RUNS` annotates after how many it fails. That
+# counts also where the group was only queued, so a group that must not run too often asks before it
+# begins: then the count is exact.
+
+
+RUNS = "lazyflow_runs"  # the annotation: deaths after which a group fails
+
+_MOST = 100_000  # groups whose beginnings are remembered: also of those that are forgotten
+
+
+class SchedulerPart(SchedulerPlugin):
+    """Has the scheduler forget impossible places, and count how often groups begin."""
+
+    name = "lazyflow"
+    idempotent = True
+
+    async def start(self, scheduler: Any) -> None:
+        """Be told which scheduler it is."""
+        self._scheduler = scheduler
+        self._begun: OrderedDict[Any, int] = OrderedDict()
+        scheduler.handlers["lazyflow_begin"] = self.begin
+        scheduler.handlers["lazyflow_begun"] = self.begun
+
+    def update_graph(self, scheduler: Any, *, annotations: Any, **given: Any) -> None:
+        """Be told of new tasks, before they are sent to workers."""
+        for key, runs in annotations.get(RUNS, {}).items():
+            scheduler.tasks[key].suspicious = scheduler.allowed_failures + 1 - runs
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Be told that the state of a task has changed.
+
+        One that may run elsewhere would wait until its very worker comes back: after the death of
+        all workers, for ever.
+        """
+        if finish == "no-worker":
+            state = self._scheduler.tasks[key]
+            if state.loose_restrictions:
+                state.worker_restrictions = state.host_restrictions = None
+
+    def begin(self, key: Any, worker: str, runs: int) -> bool:
+        """Count one more run of a task, unless there were so many; return whether it may begin.
+
+        What was given to another worker since, or is released or forgotten, must not begin: its
+        end would count for nobody.
+        """
+        state = self._scheduler.tasks.get(key)
+        count = self._begun.get(key, 0)
+        place = state.processing_on if state is not None else None
+        if place is None or place.address != worker or count >= runs:
+            return False
+        self._begun[key] = count + 1
+        if count + 1 == runs:
+            state.suspicious = self._scheduler.allowed_failures  # the next death is the end
+        while len(self._begun) > _MOST:
+            self._begun.popitem(last=False)
+        return True
+
+    def begun(self, key: Any) -> int:
+        """Return how often a task that counts its runs has begun."""
+        return self._begun.get(key, 0)
+
+
+def set_up(client: Any) -> bool:
+    """Have the part in the scheduler of a client; return False if that takes no code."""
+    try:
+        client.register_plugin(SchedulerPart())
+    except ValueError:
+        return False
+    return True
+
 
 _ALONE = 3.0  # seconds after which a waiting caller checks for workers
 _MOST_SHOWN = 8  # workers, in a message

@@ -24,8 +24,8 @@ from lazyflow import config
 from lazyflow.schedulers.actors.ports import SavedState
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors import journal
+from lazyflow.schedulers.cluster.actors.journal import ActorMessages
 from lazyflow.schedulers.cluster.actors.link import EngineLink
-from lazyflow.schedulers.cluster.actors.protocol import ActorMessages
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue

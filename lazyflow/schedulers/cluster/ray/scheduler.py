@@ -33,14 +33,13 @@ from lazyflow.errors import SchedulerLost, WorkerDied
 from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.engine import Engine, note_host
+from lazyflow.schedulers.cluster.group_queue import Submission, TaskGroup
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, adopted
 from lazyflow.schedulers.cluster.ray.actors import RayActor, RayLink
 from lazyflow.schedulers.cluster.results import EngineResult, because
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
-from lazyflow.schedulers.cluster.task_group import Submission, TaskGroup
-from lazyflow.schedulers.cluster.work import Work
-from lazyflow.schedulers.cluster.worker_threads import run_in_thread
+from lazyflow.schedulers.cluster.work import Work, run_in_thread
 from lazyflow.schedulers.core.base import ReportsInfo
 
 #: Resources for which Ray has arguments of their own.

@@ -23,17 +23,14 @@ from lazyflow.schedulers.actors.ports import (
     bring_in_thread,
 )
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
-from lazyflow.schedulers.processes.decisions import values
+from lazyflow.schedulers.processes.decisions import events
 from lazyflow.schedulers.processes.decisions.nodes import Literal, Node, WorkerRecord
-from lazyflow.schedulers.processes.notices import notices
-from lazyflow.schedulers.processes.parent.deaths import no_process
-from lazyflow.schedulers.processes.parent.packing import unsendable
-from lazyflow.schedulers.processes.parent.pool_value import PoolValue, held_node, not_here
+from lazyflow.schedulers.processes.parent.pool import no_process
+from lazyflow.schedulers.processes.parent.values import PoolValue, held_node, not_here, unsendable
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import SKIP
-from lazyflow.schedulers.processes.surroundings import surroundings
-from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short
-from lazyflow.schedulers.remote.task_stub import name_only
+from lazyflow.schedulers.processes.surroundings import notices, surroundings
+from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short, name_only
 from lazyflow.schedulers.remote.versions import versions
 from lazyflow.store.pickling.serialize import Encoded, encode
 
@@ -232,11 +229,11 @@ class ProcessLink:
                 node = self._port.node_of(item.call)
             node.size = value.size
         if node is not None:
-            values.provide(driver.state, node, value)
+            events.provide(driver.state, node, value)
         if kind == PACKED:
             return PoolValue(driver, node, name_only(item.task), None)
         if node is not None:
-            values.unpin(driver.state, node)
+            events.unpin(driver.state, node)
         return value
 
     def take_state(self, number: int, state: Any, have: Callable[[Any], None]) -> None:

@@ -11,35 +11,405 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from lazyflow.departures import Gone
 from lazyflow.errors import Cancelled
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.core.event import Event
-from lazyflow.schedulers.processes.decisions import instructions, values
-from lazyflow.schedulers.processes.decisions.nodes import DONE, MISSING, Node
-from lazyflow.schedulers.processes.decisions.state import State
-from lazyflow.schedulers.processes.parent.deaths import scheduler_lost
+from lazyflow.schedulers.processes.decisions import events, nodes
+from lazyflow.schedulers.processes.decisions.nodes import (
+    DONE,
+    MISSING,
+    SENT,
+    WAITING,
+    Arrived,
+    Deliver,
+    EndLater,
+    Forget,
+    Free,
+    Job,
+    Literal,
+    Lost,
+    Node,
+    Pack,
+    ReportFailure,
+    WorkerRecord,
+)
+from lazyflow.schedulers.processes.decisions.pool_state import State
+from lazyflow.schedulers.processes.parent import values
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop, LoopThread
-from lazyflow.schedulers.processes.parent.functions import FunctionTable
-from lazyflow.schedulers.processes.parent.job_builder import NewJob
-from lazyflow.schedulers.processes.parent.launch import fill_standard_streams
-from lazyflow.schedulers.processes.parent.memory import PoolMemory
-from lazyflow.schedulers.processes.parent.pool import WorkerPool
-from lazyflow.schedulers.processes.parent.pool_value import Fetch, PoolValue, not_here
-from lazyflow.schedulers.processes.parent.receiving import Receiver
-from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
-from lazyflow.schedulers.processes.parent.repeats import RepeatedCopies
-from lazyflow.schedulers.processes.parent.runs import Runs
-from lazyflow.schedulers.processes.parent.sending import Sender
-from lazyflow.schedulers.processes.parent.value_table import ValueTable
-from lazyflow.schedulers.processes.protocol import RECALL, SHARE
+from lazyflow.schedulers.processes.parent.messages import Receiver, Sender
+from lazyflow.schedulers.processes.parent.pool import WorkerPool, scheduler_lost
+from lazyflow.schedulers.processes.parent.remote_run import EndedRun, NewJob, RemoteRun
+from lazyflow.schedulers.processes.parent.values import (
+    Fetch,
+    FunctionTable,
+    Owner,
+    PoolMemory,
+    PoolValue,
+    RepeatedCopies,
+    not_here,
+)
+from lazyflow.schedulers.processes.parent.worker_handle import fill_standard_streams
+from lazyflow.schedulers.processes.protocol import GIVE_UP, RECALL, SHARE
+from lazyflow.schedulers.remote.calls import is_quick, is_short, name_only
 from lazyflow.schedulers.remote.versions import versions
 from lazyflow.store.memory.available import available_memory
+from lazyflow.store.pickling.serialize import Encoded
+
+# -- values of nodes in the driver's thread: given, packed, fetched for this process, and let go
+
+
+class ValuesDriver(values.PackingDriver, Protocol):
+    """What the values need of the driver."""
+
+    state: State
+    why: BaseException
+
+    def perform(self) -> None:
+        """Do what the state has decided."""
+
+
+class ValueTable:
+    """Handles instructions for values, and steps that other threads post.
+
+    unpacked
+        Nodes that a thread has to pickle, by job.
+    """
+
+    def __init__(self, driver: ValuesDriver) -> None:
+        self._driver = driver
+        self._state = driver.state
+        self._memory = driver.memory
+        self._fetches: dict[Node, list[Any]] = {}
+        self.unpacked: dict[Job, list[Node]] = {}
+
+    # -- given ------------------------------------------------------------------------------
+
+    def take_outcome(self, node: Node, future: Any) -> None:
+        """Take the outcome of a future that a node stands for."""
+        value, error = future.local_outcome()
+        if error is not None:
+            events.fail(self._state, node, error)
+        elif not node.inputs and node.phase == WAITING and not node.job.over:
+            if future.is_elsewhere():  # of another pool, or an engine: a thread brings it here
+                threading.Thread(
+                    target=self._bring, args=(node, value), name="lazyflow-fetch", daemon=True
+                ).start()
+            else:
+                self.provide(node, value)
+
+    def _bring(self, node: Node, remote: Any) -> None:
+        try:
+            self._driver.loop.post(self.provide, node, remote.get())
+        except BaseException as error:
+            self._driver.loop.post(events.fail, self._state, node, error)
+
+    def provide(self, node: Node, value: Any) -> None:
+        """Provide a node with a value; tasks that need it wait until it is pickled."""
+        if node.phase != WAITING or is_short(value):
+            events.provide(self._state, node, value)
+        elif not node.users or is_quick((value,), self._memory.least):
+            events.provide(self._state, node, Literal(value))
+        else:
+            node.value, node.packed = Literal(value), ()
+            self.pack(Pack(node))
+
+    def delivered(self, run: Any, i: int, value: Any, error: BaseException | None) -> None:
+        """Take what was made in the place of a task that returned a lazy value, or why it was not.
+        """
+        if run.nodes and not run.over:
+            self.remade(run.nodes[i], value, error)
+
+    def remade(self, node: Node, value: Any, error: BaseException | None) -> None:
+        """Take the value of a node that a run of its own has made, unless it was given up."""
+        if node not in node.job.later:
+            return
+        if error is not None:
+            events.fail(self._state, node, error)
+        elif type(value) is PoolValue:
+            self._memory.add(value.value)
+            events.provide(self._state, node, value.value, value.value.size)
+        else:
+            self.provide(node, value)
+
+    # -- packed -----------------------------------------------------------------------------
+
+    def pack(self, do: Pack) -> None:
+        """Have a node's arguments pickled, when all instructions are done."""
+        self.unpacked.setdefault(do.node.job, []).append(do.node)
+
+    def begin_packing(self) -> None:
+        """Start a thread for each job whose nodes have to be packed."""
+        while self.unpacked:
+            values.begin(self._driver, self.unpacked.popitem()[1], self.packed)
+
+    def packed(self, outcomes: list[values.Packed]) -> None:
+        """Take what another thread has pickled of nodes: their arguments, or their values."""
+        ready = [each for each in outcomes if self._is_ready(*each)]
+        events.packed(self._state, [(node, arguments) for node, _, arguments, *_ in ready])
+        self._driver.perform()
+
+    def _is_ready(
+        self,
+        node: Node,
+        literal: Any,
+        found: Any,
+        error: BaseException | None,
+        written: dict[Any, Any],
+    ) -> bool:
+        """Take in what was pickled of a node; tell whether its arguments are.
+
+        `literal` is the node's value then: a `Literal`, or MISSING when `found` is arguments;
+        `written` is memory that was copied for it, for `PoolMemory.keep_constants`.
+        """
+        is_value = literal is not MISSING
+        if is_value and found is not None:
+            self._memory.take_own(found)
+        run = node.job.run
+        self._memory.keep_constants(None if run is None else run.literals, written)
+        if node.phase != WAITING or node.packed != () or node.value is not literal:
+            self._memory.remove(found)
+        elif error is not None:
+            events.fail(self._state, node, error)
+        elif is_value:
+            literal.encoded = found
+            events.provide(self._state, node, literal)
+        else:
+            return True
+        return False
+
+    # -- fetched for this process -----------------------------------------------------------
+
+    def fetch(self, node: Node, waits: Any) -> None:
+        """Have ``waits.done(value, error)`` called with a value that a worker has."""
+        if self._driver.closing:
+            waits.done(None, self._driver.why)
+            return
+        self._fetches.setdefault(node, []).append(waits)
+        events.want(self._state, node)
+
+    def arrived(self, do: Arrived) -> None:
+        """Hand a value to all that wait for it."""
+        for fetch in self._fetches.pop(do.node, ()):
+            fetch.done(do.value)
+
+    def lost(self, do: Lost) -> None:
+        """Wake all that wait for a value that can't be had."""
+        for fetch in self._fetches.pop(do.node, ()):
+            fetch.done(None, do.value)
+
+    def refuse_fetches(self, why: BaseException) -> None:
+        """Wake all that wait for a value: none comes any more."""
+        for waiting in self._fetches.values():
+            for fetch in waiting:
+                fetch.done(None, why)
+        self._fetches.clear()
+
+    def free(self, do: Free) -> None:
+        """Count out a value that nobody needs."""
+        self._memory.remove(do.value)
+
+
+# -- runs in the driver's thread: they are taken in, given results and failures, and end --
+
+ABANDONED = 0.2  # seconds that a task gets to end after its run was given up
+
+
+class RunsDriver(Owner, Protocol):
+    """What runs need of the driver.
+
+    why
+        What is raised for runs that come when it is closing.
+    ending
+        Whether `close` was called: tasks get longer to end.
+    """
+
+    state: State
+    memory: PoolMemory
+    functions: FunctionTable
+    loop: EventLoop
+    pool: WorkerPool
+    values: ValueTable
+    closing: bool
+    ending: bool
+    why: BaseException
+
+    def perform(self) -> None:
+        """Do what the state has decided."""
+
+
+class Runs:
+    """Handles instructions for runs, and steps that are posted by runs and their users."""
+
+    def __init__(self, driver: RunsDriver) -> None:
+        self._driver = driver
+        self._state = driver.state
+
+    # -- the beginning ----------------------------------------------------------------------
+
+    def add(self, new: NewJob) -> None:
+        """Take a job in, or cancel its run if this comes after the end."""
+        driver, run, job = self._driver, new.run, new.job
+        if run.over or driver.closing:
+            if not run.over:
+                run.cancel(driver.why)
+            return
+        run.is_known = True
+        for member in driver.pool.members.values():
+            run.inside.add(member.inside)
+        new.settle()
+        driver.functions.retain(run.functions.values())
+        events.add_job(self._state, job, new.broken)
+        for i, value in new.given.items():
+            run.arrived(i, value)
+        for future, node in new.pending:
+            future.add_callback(partial(driver.loop.post, driver.values.take_outcome, node))
+        driver.perform()
+        self._finish_if_made(job)
+
+    # -- results ----------------------------------------------------------------------------
+
+    def deliver(self, do: Deliver) -> None:
+        """Hand a wanted value to its run."""
+        node, value, job = do.node, do.value, do.node.job
+        run = job.run
+        if job.over or run is None:  # it ended meanwhile, and nobody will have the value
+            events.unpin(self._state, node)
+            return
+        if type(value) is Literal:
+            value = value.value
+            events.unpin(self._state, node)
+        elif type(value) is Encoded and run.futures is None:
+            self._driver.memory.add(value)
+            value = PoolValue(self._driver, None, node.task, value)
+        elif run.futures is not None and (type(value) is Encoded or value is MISSING):
+            value = PoolValue(self._driver, node, name_only(node.task), None)
+        else:
+            events.unpin(self._state, node)
+        run.arrived(node.i, value)
+        self._finish_if_made(job)
+
+    def report_failure(self, do: ReportFailure) -> None:
+        """Report to a run that a task of it failed."""
+        node, error, job = do.node, do.value, do.node.job
+        run = job.run
+        if job.over or run is None or run.over:
+            return
+        if id(error) not in run.reported:
+            run.reported[id(error)] = error
+            run.observers.task_failed(run, node.i, error)
+        run.note_failure(node.i, error)
+        if run.over:
+            self.end(run)
+            return
+        if node.pinned:
+            events.unpin(self._state, node)
+        run.arrived(node.i, None)
+        self._finish_if_made(job)
+
+    def _finish_if_made(self, job: Job) -> None:
+        if not job.over and job.run is not None and not job.run.wanted:  # over: an EndedRun
+            job.run.finish()
+            self.end(job.run)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def end(self, run: RemoteRun) -> None:
+        """Take out a run that is over."""
+        if run.is_known:  # else it was cancelled before it was taken in
+            job = run.job
+            events.end_job(self._state, job)
+            run.nodes = []
+            run.inside.clear()
+            if job.run is run:  # for tasks that have to run again; not the plan and what it holds
+                job.run = EndedRun(run)
+
+    def forget(self, do: Forget) -> None:
+        """Let go of all that was kept for a run."""
+        driver = self._driver
+        run, do.job.run = do.job.run, None
+        if run is not None:
+            driver.memory.drop_constants(run.literals)
+            gone = driver.functions.release(run.functions.values())
+            run.functions = {}
+            for number in gone:
+                self._state.paces.pop(number, None)
+            for member in driver.pool.members.values() if gone else ():
+                member.forget_functions(gone)
+
+    def cull(self, reference: Callable[[], RemoteRun | None]) -> None:
+        """Give up what only dropped futures of a run needed, unless the run has gone."""
+        run = reference()
+        if run is None:
+            return
+        run.cull(replace_threads=True)
+        if not run.over and run.nodes and run.unneeded:
+            nodes = [run.nodes[i] for i in run.unneeded]
+            events.give_up(self._state, [n for n in nodes if n.job is run.job])
+            run.wanted -= run.unneeded
+            self._finish_if_made(run.job)
+
+    def end_later(self, do: EndLater) -> None:
+        """End the run that makes a value which nobody needs; its parent goes on."""
+        maker = do.node.job.run if do.value is None else do.value
+        for child in tuple(getattr(maker, "children", ())):
+            if child.parent == (maker, do.node.i):
+                maker.children.discard(child)
+                child.parent = None
+                child.cancel(Cancelled("nobody needs the value any more"))
+
+    def cancel_all(self, error: BaseException) -> list[RemoteRun]:
+        """Cancel all runs; return them. They are ended by a step that each posts."""
+        runs: list[RemoteRun] = self._driver.pool.runs()
+        for run in runs:
+            if not run.over:
+                run.cancel(error)
+        return runs
+
+    # -- tasks that nobody wants any more ---------------------------------------------------
+
+    def abandon(self, run: RemoteRun) -> None:
+        """Take tasks of a run that is over back, and end those that do not end by themselves."""
+        job = getattr(run, "job", None)
+        pool = self._driver.pool
+        for worker in tuple(self._state.workers):
+            if _has_sent(worker, job):
+                events.recall(self._state, worker)
+                member = pool.members[worker]
+                node = member.running()
+                if node is not None and node.job is job:
+                    pool.request(member, GIVE_UP, node.id)
+                self._driver.loop.after(ABANDONED, partial(self._end_busy, worker, job))
+
+    def _end_busy(self, worker: WorkerRecord, job: Any) -> None:
+        pool = self._driver.pool
+        member = pool.members.get(worker)
+        if member is None or self._driver.ending:  # when tasks get longer
+            return
+        node = member.running()
+        if node is not None and node.job is job and job.over:
+            pool.end(member)
+        elif _has_sent(worker, job):  # it is only starting, and may take them before the recall
+            self._driver.loop.after(ABANDONED, partial(self._end_busy, worker, job))
+
+    def end_task(self, run: RemoteRun, i: int) -> None:
+        """End the worker that runs a task which nobody wants any more."""
+        node = run.nodes[i] if run.nodes else None
+        for member in self._driver.pool.members.values():
+            if node is not None and member.running() is node:
+                self._driver.pool.end(member)
+
+
+def _has_sent(worker: WorkerRecord, job: Any) -> bool:
+    """Tell whether a worker was sent tasks of a job that it did not answer."""
+    return any(n.job is job for f in worker.flights for n in f.nodes if n.phase == SENT)
+
 
 _ROOM = 8 << 30  # bytes of memory where the system does not tell
 
@@ -91,18 +461,18 @@ class Driver:
 
     def _instruction_handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
-            instructions.Send: self._send,
-            instructions.Share: self._share,
-            instructions.Recall: self._recall,
-            instructions.Start: self._start,
-            instructions.Deliver: self.runs.deliver,
-            instructions.ReportFailure: self.runs.report_failure,
-            instructions.Forget: self.runs.forget,
-            instructions.EndLater: self.runs.end_later,
-            instructions.Arrived: self.values.arrived,
-            instructions.Lost: self.values.lost,
-            instructions.Pack: self.values.pack,
-            instructions.Free: self.values.free,
+            nodes.Send: self._send,
+            nodes.Share: self._share,
+            nodes.Recall: self._recall,
+            nodes.Start: self._start,
+            nodes.Deliver: self.runs.deliver,
+            nodes.ReportFailure: self.runs.report_failure,
+            nodes.Forget: self.runs.forget,
+            nodes.EndLater: self.runs.end_later,
+            nodes.Arrived: self.values.arrived,
+            nodes.Lost: self.values.lost,
+            nodes.Pack: self.values.pack,
+            nodes.Free: self.values.free,
         }
 
     # -- for other threads ------------------------------------------------------------------
@@ -231,7 +601,7 @@ class Driver:
         """Let go of what a `PoolValue` stood for, which has gone."""
         self._held.pop(number, None)
         if node is not None:
-            values.unpin(self.state, node)
+            events.unpin(self.state, node)
         self.memory.remove(value)
 
     def _drop_named(self, name: str) -> None:
@@ -262,21 +632,21 @@ class Driver:
         if self.values.unpacked:
             self.values.begin_packing()
 
-    def _send(self, do: instructions.Send) -> None:
+    def _send(self, do: nodes.Send) -> None:
         member = self.pool.members[do.worker]
         self.sender.send(member, do.flight)
         self.pool.watch_writes(member)
 
-    def _share(self, do: instructions.Share) -> None:
+    def _share(self, do: nodes.Share) -> None:
         member = self.pool.members[do.worker]
         member.asked[do.node.id] = do.node
         self.pool.request(member, SHARE, do.node.id)
 
-    def _recall(self, do: instructions.Recall) -> None:
+    def _recall(self, do: nodes.Recall) -> None:
         numbers = [flight.number for flight in reversed(do.worker.flights)]
         self.pool.request(self.pool.members[do.worker], RECALL, numbers)
 
-    def _start(self, do: instructions.Start) -> None:
+    def _start(self, do: nodes.Start) -> None:
         for _ in range(do.count):
             if not self.pool.start():
                 return
@@ -322,7 +692,7 @@ class Driver:
         self.state.lineage.unshared.extend(self.state.refcounts.unsafe)
         self.state.lineage.room = lambda: inf
         while self.state.refcounts.unsafe and self.pool.members and monotonic() < deadline:
-            values.make_safe(self.state, len(self.state.refcounts.unsafe))
+            events.make_safe(self.state, len(self.state.refcounts.unsafe))
             self.perform()
             self.loop.sleep(deadline)
             self.loop.run_steps()

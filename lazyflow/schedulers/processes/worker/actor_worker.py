@@ -12,7 +12,7 @@ from lazyflow.schedulers.actors.ports import Arguments, MakeActor, SavedState
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.processes.worker.nested import inside
 from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
-from lazyflow.schedulers.processes.worker.value_store import UnopenedValue
+from lazyflow.schedulers.processes.worker.task_worker import UnopenedValue
 from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, CALLS, MAKE
 from lazyflow.store.memory.shared import Mappings
 

@@ -2,16 +2,100 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import socket
 import sys
-from typing import Any
+import threading
+from functools import partial
+from typing import Any, NoReturn
 
-from lazyflow.schedulers.core.current_worker import here
-from lazyflow.schedulers.processes.worker import nested, service
-from lazyflow.schedulers.processes.worker.process import WorkerProcess
+from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
+from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.processes import protocol
+from lazyflow.schedulers.processes.protocol import send
+from lazyflow.schedulers.processes.worker import nested
+from lazyflow.schedulers.processes.worker.nested import inside
+from lazyflow.schedulers.processes.worker.process import PICKLING, RUNNING, WorkerProcess
 from lazyflow.schedulers.processes.worker.task_worker import TaskWorker
+from lazyflow.schedulers.remote.calls import failure_record
+
+# -- the second thread of a worker: hands out values and takes tasks back while a task runs
+
+
+def end_worker(error: BaseException) -> NoReturn:
+    """End this process after an error in a thread that serves the parent, which would wait for it.
+
+    Nothing is printed if a task has closed the sockets: it is no error of the worker's. The number
+    of the task is still in the page, so it is charged.
+    """
+    try:
+        if not isinstance(error, OSError) or error.errno not in (errno.EBADF, errno.ENOTSOCK):
+            import traceback  # which takes a while, and nearly no worker needs it
+
+            traceback.print_exception(error)
+            sys.stderr.flush()
+    finally:
+        os._exit(1)
+
+
+_ABSENT = object()
+
+
+def start(worker: WorkerProcess) -> None:
+    """Start the service thread of a worker."""
+    threading.Thread(target=_serve, args=(worker,), name="lazyflow-service", daemon=True).start()
+
+
+def _serve(worker: WorkerProcess) -> None:
+    """Do what is asked until the parent closes the socket."""
+    try:
+        worker.requests.serve(partial(_do, worker))
+    except ConnectionError:  # the parent does not listen any more
+        pass
+    except BaseException as error:
+        end_worker(error)
+
+
+def _do(worker: WorkerProcess, kind: int, content: Any) -> None:
+    """Do what one request asks: protocol.py says what each kind means and contains."""
+    match kind:
+        case protocol.SHARE:
+            _share(worker, content)
+        case protocol.RECALL:
+            send(worker.requests.sock, (protocol.RECALLED, worker.give_back(content)))
+        case protocol.GIVE_UP:
+            cancels = cancels_of(threading.main_thread().ident)  # before the look: of no later task
+            if worker.words[RUNNING] == content:
+                inside.give_up()
+                cancel_all(cancels)
+        case protocol.SKIP:
+            worker.skipped.add(content)
+        case protocol.FREE:
+            for segment in content:
+                worker.arenas.free(segment)
+        case protocol.TRIM:
+            worker.arenas.trim()
+            unmapped = worker.mappings.take_released(), worker.memory_stats()
+            send(worker.requests.sock, (protocol.UNMAPPED, unmapped))
+
+
+def _share(worker: WorkerProcess, i: int) -> None:
+    """Send a value to the parent, its large parts by way of shared memory."""
+    worker.words[PICKLING] = i
+    value = worker.value_of(i, _ABSENT)
+    answer: tuple[Any, ...] = ()
+    try:
+        if value is not _ABSENT:
+            answer = worker.encode(value)
+    except BaseException as error:
+        answer = (failure_record(error),)
+    value = None
+    arenas = worker.arenas.take_new(worker.announced[1])
+    shared = (i, answer, [arena for arena, _ in arenas])
+    send(worker.requests.sock, (protocol.SHARED, shared), [fd for _, fd in arenas])
+    worker.words[PICKLING] = 0
 
 
 def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> None:
@@ -35,10 +119,10 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
         memoryview(page).cast("q"),
         settings,
     )
-    service.start(worker)
+    start(worker)
     try:
         worker.serve()
     except ConnectionError:  # the parent does not listen any more
         pass
     except BaseException as error:  # threads of the user's must not keep this process
-        service.end_worker(error)
+        end_worker(error)

@@ -7,26 +7,298 @@ parent knows what to charge when this process dies.
 
 from __future__ import annotations
 
+import builtins
+import importlib
+import marshal
 import os
+import pickle
 import select
 import socket
 import sys
 import threading
+import warnings
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from lazyflow.errors import StoreFull
 from lazyflow.schedulers.core.task_resources import drop
-from lazyflow.schedulers.processes.channel import Incoming, send
+from lazyflow.schedulers.processes.protocol import Incoming, send
 from lazyflow.schedulers.processes.surroundings import take_over
-from lazyflow.schedulers.processes.worker.following import Follower
-from lazyflow.schedulers.processes.worker.reporting import Reporter
-from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SURROUND
+from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SURROUND, unreadable
+from lazyflow.schedulers.remote.versions import Stat, is_users, stat_of
 from lazyflow.store.memory import lent
-from lazyflow.store.memory.ranges import Segment
-from lazyflow.store.memory.shared import Arenas, Mappings
+from lazyflow.store.memory.shared import Arenas, Mappings, Segment
+from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import encode
+
+# -- in a worker: the user's modules are kept at the version that the caller has ----------
+#
+# A finder in front of all others notes what is imported, and refuses a source that is not the
+# caller's version. Modules that only tasks import are looked at once per run, and reloaded when
+# their source has changed.
+
+
+class Follower:
+    """What this process knows of the caller's modules, and of its own.
+
+    Attributes
+    ----------
+    broken
+        Why no function can be opened: a module of the caller can't be had here.
+    """
+
+    def __init__(self) -> None:
+        self.broken: RuntimeError | None = None
+        self._versions: dict[str, tuple[int, int, int]] = {}
+        self._refused: dict[str, str] = {}
+        self._mine: dict[str, tuple[str, Stat, int]] = {}  # with the caller's reloads so far
+        self._path = list(sys.path)  # the caller's
+        self._in_place = False
+        self._old: dict[Any, Any] = {}  # of IPython's: objects of before reloads
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Called by each import."""
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                if is_users(name, spec):
+                    self._note(name, spec.origin)
+                return spec
+        return None
+
+    def _note(self, name: str, origin: str) -> None:
+        stat = stat_of(origin)
+        why = self._refused.get(name)
+        theirs = self._versions.get(name)
+        if why is None and theirs is not None and theirs[:2] != stat:
+            why = f"{origin} is not what the program has imported: it was edited since"
+        if why is not None:
+            raise RuntimeError(
+                f"this worker can't have module {name} as the program has it: {why}. Reload it "
+                f"there (importlib.reload({name}), or %autoreload 2 in a notebook), or start the "
+                "program again."
+            )
+        if stat is not None:
+            self._mine[name] = origin, stat, 0 if theirs is None else theirs[2]
+
+    def opened(self, payload: bytes) -> tuple[Any, bool]:
+        """Return a function that was sent, and whether tasks may share it: it is code alone.
+
+        Raises
+        ------
+        RuntimeError
+            What it consists of is another version here.
+        SerializationError
+            It can't be unpickled.
+        """
+        if self.broken is not None:
+            raise RuntimeError(*self.broken.args)
+        try:
+            return load_function(payload)
+        except (MemoryError, RuntimeError):
+            raise
+        except BaseException as error:
+            raise unreadable("the function", error) from error
+
+    def follow(self, versions: tuple[Any, ...]) -> None:
+        """Bring modules to the caller's versions: the arguments are fields of `ModuleVersions`."""
+        before = self._versions
+        _, _, path, self._versions, self._refused, self._in_place = versions
+        for name in before.keys() - self._versions.keys():  # the program has removed it
+            sys.modules.pop(name, None)
+            self._mine.pop(name, None)
+        if path != self._path:
+            sys.path[:] = path + [each for each in sys.path if each not in self._path]
+            self._path = path
+            importlib.invalidate_caches()
+        mine = {
+            name: (*stat, reloads)
+            for name, (_, stat, reloads) in self._mine.items()
+            if name in sys.modules
+        }
+        self.broken = None
+        # In the order in which the program ran them: `sys.modules` has them as they were done.
+        self._reload([n for n, theirs in self._versions.items() if mine.get(n, theirs) != theirs])
+
+    def look(self) -> None:
+        """Reload what only tasks have imported, and was edited."""
+        own = self._mine.keys() - self._versions.keys()
+        edited = [n for n in own if stat_of(self._mine[n][0]) != self._mine[n][1]]
+        if edited:
+            self._reload([n for n in tuple(sys.modules) if n in edited])
+
+    def _reload(self, names: list[str]) -> None:
+        """Reload modules, in this order."""
+        if not names:
+            return
+        importlib.invalidate_caches()
+        for name in names:
+            try:
+                if self._in_place:
+                    from IPython.extensions.autoreload import superreload
+
+                    superreload(sys.modules[name], importlib.reload, self._old)
+                else:
+                    importlib.reload(sys.modules[name])
+            except BaseException as error:
+                self.broken = RuntimeError(
+                    f"module {name} was reloaded by the program, and can't be in its worker: "
+                    f"{type(error).__name__}: {error}"
+                )
+
+
+# -- reporting ----------------------------------------------------------------------------
+#
+# In a worker: what tasks log and warn of is sent to the caller, whose settings hold here.
+#
+# Handlers that the caller's loggers have as well are not called here. Nothing is installed in
+# `logging` before the caller has it configured, and a task that neither logs nor warns is not
+# slowed down.
+
+
+class Reporter:
+    """Sends records and warnings of this process.
+
+    Parameters
+    ----------
+    send
+        Sends what is waiting, now or by the thread that is sending.
+
+    Attributes
+    ----------
+    is_forked
+        This is a copy of a worker that a task has forked: the caller hears of the original only.
+    waiting
+        What was not sent yet. The thread that has the socket sends it: a finalizer may log at any
+        time.
+    """
+
+    def __init__(self, send: Callable[[], None]) -> None:
+        self.is_forked = False
+        self.waiting: deque[tuple[str, Any]] = deque()
+        self._send = send
+        self._filters: list[Any] | None = None
+        self._has_warned = False
+        self._loggers: dict[str, tuple[int, tuple[str, ...], bool]] = {}
+        self._show = warnings.showwarning
+        self._call: Any = None  # Logger.callHandlers as it was
+        warnings.showwarning = self._warned
+
+    def configure(self, settings: tuple[Any, ...]) -> None:
+        """Take over what the caller has set; `settings` are `notices.NoticeSettings`."""
+        _, disabled, loggers, filters = settings
+        self._filters = [entry for each in filters if (entry := _loaded(each)) is not None]
+        self._set_filters()
+        if disabled is not None or self._call is not None:
+            self._set_loggers(disabled or 0, loggers)
+
+    def begin_run(self) -> None:
+        """Warn again of what an earlier run has warned of: the caller knows what it has shown."""
+        if self._filters is not None and (self._has_warned or warnings.filters != self._filters):
+            self._set_filters()
+            self._has_warned = False
+
+    def _set_filters(self) -> None:
+        warnings.resetwarnings()
+        warnings.filters.extend(self._filters or ())  # type: ignore[attr-defined]
+
+    def _set_loggers(self, disabled: int, loggers: dict[str, Any]) -> None:
+        import logging
+
+        if self._call is None:
+            self._call = logging.Logger.callHandlers
+            logging.Logger.callHandlers = (  # type: ignore[method-assign]
+                lambda logger, record: self.logged(logger, record)  # type: ignore[assignment]
+            )
+        logging.disable(disabled)
+        for name in self._loggers.keys() - loggers.keys():
+            logging.getLogger(name).setLevel(logging.NOTSET)
+            logging.getLogger(name).disabled = False
+        for name, (level, _, is_disabled) in loggers.items():
+            logging.getLogger(name).setLevel(level)
+            logging.getLogger(name).disabled = is_disabled
+        self._loggers = loggers
+
+    def logged(self, logger: Any, record: Any) -> None:
+        """Send a record, and call the handlers that only this process has."""
+        from lazyflow.schedulers.processes.surroundings import handler_key
+
+        if self.is_forked:
+            self._call(logger, record)
+            return
+        self._report("log", _plain(record))
+        while logger is not None:
+            theirs = self._loggers.get(logger.name, (0, (), False))[1]
+            for each in logger.handlers:
+                if record.levelno >= each.level and handler_key(each) not in theirs:
+                    each.handle(record)
+            logger = logger.parent if logger.propagate else None
+
+    def _warned(
+        self, message: Any, category: Any, filename: str, lineno: int, file: Any = None,
+        line: str | None = None,
+    ) -> None:
+        """Stand in for `warnings.showwarning`."""
+        if file is not None or self.is_forked:
+            self._show(message, category, filename, lineno, file, line)
+            return
+        self._has_warned = True
+        frame: Any = sys._getframe(1)
+        while frame and (frame.f_code.co_filename, frame.f_lineno) != (filename, lineno):
+            frame = frame.f_back
+        module = frame.f_globals.get("__name__") if frame else None
+        kinds = [(each.__module__, each.__qualname__) for each in category.__mro__]
+        self._report("warning", (str(message), kinds, filename, lineno, module))
+
+    def _report(self, what: str, details: Any) -> None:
+        self.waiting.append((what, details))
+        self._send()
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """Return what a record has, its message and exception as text, the rest as it can travel."""
+    import logging
+
+    found = dict(record.__dict__)
+    found["msg"], found["args"] = record.getMessage(), None
+    if record.exc_info:
+        found["exc_text"] = record.exc_text or logging.Formatter().formatException(record.exc_info)
+        found["exc_info"] = None
+    for name, value in found.items():
+        try:
+            marshal.dumps(value)
+        except ValueError:
+            found[name] = str(value)
+    return found
+
+
+class _CategoryByName(type):
+    """The class of a category that is known by its name, whether it is imported here or not."""
+
+    name: tuple[str, str]
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return any((each.__module__, each.__qualname__) == cls.name for each in other.__mro__)
+
+
+def _loaded(data: bytes) -> tuple[Any, ...] | None:
+    """Return a filter as `warnings` has it: it looks for the category by `issubclass`."""
+    try:
+        action, message, (module, name), *place = pickle.loads(data)
+    except Exception:  # a text of a class of the program's own: a worker must start all the same
+        return None
+    category: Any = vars(builtins).get(name) if module == "builtins" else None
+    if category is None:
+        members = {"__module__": module, "name": (module, name)}
+        category = _CategoryByName(name, (Warning,), members)
+    return action, message, category, *place
+
 
 RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
 

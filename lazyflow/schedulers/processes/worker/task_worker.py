@@ -10,35 +10,320 @@ from __future__ import annotations
 import contextvars
 import os
 import sys
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+import threading
+from collections import deque
+from collections.abc import Iterator
+from time import perf_counter, thread_time
+from typing import Any
 
 from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.coroutines import finished
-from lazyflow.schedulers.core.current_worker import here
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import task_of
-from lazyflow.schedulers.core.task_resources import task_over
+from lazyflow.schedulers.core.observing import SHORT, listen
+from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
+from lazyflow.schedulers.core.task_resources import here, task_over
 from lazyflow.schedulers.processes import protocol
-from lazyflow.schedulers.processes.protocol import FlightMessage
-from lazyflow.schedulers.processes.worker.flight import RunningFlight, entry
-from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
-from lazyflow.schedulers.processes.worker.value_store import (
-    FAILED,
-    LATER,
-    NO_RESULT,
-    UnopenedValue,
-    ValueStore,
+from lazyflow.schedulers.processes.protocol import (
+    ENCODED,
+    ENCODED_KEPT,
+    KEPT,
+    PLAIN,
+    PLAIN_KEPT,
+    FlightMessage,
+    TaskNote,
+    TaskSpan,
 )
+from lazyflow.schedulers.processes.worker.process import RUNNING, WorkerProcess
 from lazyflow.schedulers.remote import calls
-from lazyflow.schedulers.remote.calls import BLOB, BOUND, KEEP, SMALL, SPECIAL, WANT
-from lazyflow.schedulers.remote.failures import failure_record, unreadable
+from lazyflow.schedulers.remote.calls import (
+    BLOB,
+    BOUND,
+    KEEP,
+    SMALL,
+    SPECIAL,
+    WANT,
+    failure_record,
+    unreadable,
+)
+from lazyflow.store.memory.copying import copy_of
+from lazyflow.store.memory.shared import Mappings
+from lazyflow.store.pickling.pickler import loads_owned
+from lazyflow.store.pickling.serialize import Encoded, Unpicklable, decode
 from lazyflow.store.protected import protected
+from lazyflow.store.sizes import size_of
 from lazyflow.store.values import IteratorItems, consumer_copy, references
 
-if TYPE_CHECKING:
-    from lazyflow.schedulers.processes.worker.watching import TaskWatch
+# -- values that a worker keeps for tasks, and stand-ins for those that are not there -----
+
+
+class StandIn:
+    """Stands for a result that is not there."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __repr__(self) -> str:
+        return f"<{self._why}>"
+
+
+FAILED = StandIn("the task failed; so do those that were sent with it and need it")
+LATER = StandIn("the task returned a lazy value, which another run will make")
+NO_RESULT: Any = StandIn("the task failed just now, and that is noted")
+
+
+class ValueStore:
+    """The values of a worker.
+
+    values
+        By id; an `UnopenedValue` is opened when a task first needs it.
+    unusual
+        Ids of values that can't be handed over as they are: unopened ones, stand-ins, and those of
+        which each task gets a copy.
+    kept
+        Ids of values that no task drops: a task needs them that was not run, and may come again.
+    """
+
+    __slots__ = ("kept", "unusual", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}
+        self.unusual: set[int] = set()
+        self.kept: set[int] = set()
+
+    def put_unusual(self, i: int, value: Any) -> None:
+        """Keep a value that can't be handed over as it is."""
+        self.values[i] = value
+        self.unusual.add(i)
+
+    def drop(self, i: int) -> None:
+        """Forget a value."""
+        self.values.pop(i, None)
+        self.unusual.discard(i)
+        self.kept.discard(i)
+
+
+class UnopenedValue:
+    """A value that came with a message and is not opened yet; its memory is pinned already."""
+
+    def __init__(self, mappings: Mappings, value: tuple[Any, ...]) -> None:
+        self._encoded = Encoded(*value)
+        self._error: BaseException | None = None
+        # A view for each time that memory is named, in the order in which `decode` asks for them:
+        # the parent counts them back.
+        self._views: deque[Any] = deque()
+        for segment in self._encoded.segments():
+            try:
+                self._views.append(mappings.view(segment))
+            except MemoryError as error:  # of the tasks that need it
+                self._error = error
+
+    def owned(self) -> Any:
+        """Return the value, once, in memory of its own, which may be edited."""
+        encoded = self._encoded
+        buffers: Any = tuple([
+            each if type(each) is tuple else bytearray(each) for each in encoded.buffers
+        ])
+        self._encoded = Encoded(encoded.payload, buffers, encoded.size)
+        self._views = deque(map(copy_of, self._views))
+        return loads_owned(self.opened)
+
+    def opened(self) -> Any:
+        """Return the value, once; an error is raised for every task that needs it."""
+        try:
+            if self._error is not None:
+                raise self._error
+            return decode(self._encoded, lambda segment: self._views.popleft())
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self._views.clear()
+
+
+# -- flight -------------------------------------------------------------------------------
+#
+# The tasks of one message while a worker runs them, and their results as the answer has them.
+#
+# A result is a tuple of an id, a kind of protocol.py, and the rest.
+
+_SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer
+
+
+class RunningFlight:
+    """Tasks that came in one message, while they are run, and what is not answered of them.
+
+    ``todo`` is shared with the service thread, which takes from its other end what is recalled.
+    """
+
+    def __init__(
+        self, number: int, records: list[calls.Record], timed: float | None
+    ) -> None:
+        self.number = number
+        self.todo = deque(records)
+        #: Takes the next task; raises IndexError when there is none.
+        self.take = self.todo.popleft if timed is None else self._take_timed
+        self._spans: deque[TaskSpan] = deque()
+        self._running: tuple[int, float, float] | None = None  # id, start, CPU time at the start
+        self.done: deque[tuple[Any, ...]] = deque()
+        self.failed: deque[tuple[Any, ...]] = deque()
+        self.deferred: deque[int] = deque()  # ids of tasks that need what another run will make
+        self._notes: dict[tuple[int, Stack], tuple[int, float]] = {}
+        self._compiled: deque[tuple[int, float]] = deque()
+        self.answered_at = perf_counter()  # or begun, before the first answer
+        self.times: dict[int, list[float]] = {}
+
+    def add_time(self, function: int, count: int, seconds: float) -> None:
+        """Take in that so many calls of a function took so long."""
+        known = self.times.get(function)
+        if known is None and count:
+            self.times[function] = [count, seconds]
+        elif known is not None:
+            known[0] += count
+            known[1] += seconds
+
+    def _take_timed(self) -> calls.Record:
+        """Take the next task, and note that the one before is over, its result packed."""
+        now = perf_counter()
+        running = self._running
+        if running is None:
+            cpu = thread_time()
+        else:
+            i, start, before = running
+            cpu = before + now - start if now - start < SHORT else thread_time()
+            self._spans.append((i, start, now, min(cpu - before, now - start)))
+        self._running = None  # after the span is there, for the other thread
+        record = self.todo.popleft()
+        self._running = record[0], now, cpu
+        return record
+
+    def running(self) -> Iterator[RunningTask]:
+        """Yield the task that runs now, if tasks are timed, named by its id."""
+        running = self._running
+        if running is not None:
+            yield RunningTask(threading.main_thread().ident or 0, *running[:2])
+
+    def sampled(self, i: int, stack: Stack, seconds: float) -> None:
+        """Note where a task was. By the thread that looks."""
+        looks, before = self._notes.get((i, stack), (0, 0.0))
+        self._notes[i, stack] = looks + 1, before + seconds
+
+    def compiled(self, seconds: float) -> None:
+        """Note that the task that runs now has compiled."""
+        if self._running is not None:
+            self._compiled.append((self._running[0], seconds))
+
+    def take_back(self) -> list[int]:
+        """Take out the tasks that were not begun, the last first; return their ids."""
+        ids = []
+        while True:
+            try:
+                ids.append(self.todo.pop()[0])
+            except IndexError:
+                return ids
+
+    def take_outcomes(
+        self,
+    ) -> tuple[list[Any], list[Any], dict[int, tuple[Any, ...]], list[TaskSpan], list[TaskNote]]:
+        """Take out what failed and what was deferred, and the times and notes of tasks."""
+        failed, deferred = [], []
+        while self.failed:
+            failed.append(self.failed.popleft())
+        while self.deferred:
+            deferred.append(self.deferred.popleft())
+        taken, self.times = self.times, {}
+        times = {f: tuple(t) for f, t in tuple(taken.items())}  # the other thread may add to it
+        return failed, deferred, times, self._take_spans(), self._take_notes()
+
+    def _take_notes(self) -> list[TaskNote]:
+        notes: list[TaskNote] = []
+        while self._compiled:
+            notes.append(self._compiled.popleft())
+        if self._notes:
+            taken, self._notes = self._notes, {}
+            notes += [(*at, *seen) for at, seen in tuple(taken.items())]
+        return notes
+
+    def _take_spans(self) -> list[TaskSpan]:
+        running = self._running  # it may be done: the other thread answers before the next is taken
+        spans: list[TaskSpan] = [] if running is None else [(*running[:2], perf_counter(), None)]
+        while self._spans:
+            spans.append(self._spans.popleft())
+        return spans
+
+
+def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, ...]:
+    """Return what the answer has of one result.
+
+    If nobody has asked for it, the value goes along when it is small and nothing can go wrong.
+    """
+    is_there = bool(flags & calls.KEEP)
+    if value.__class__ in IMMUTABLE and calls.is_short(value):
+        return (i, PLAIN_KEPT if is_there else PLAIN, value)
+    size = size_of(value)
+    if flags & (calls.WANT | calls.SMALL):
+        is_sent = flags & calls.WANT or size < process.least
+    else:
+        is_sent = size <= _SMALL and calls.travels_well(value)
+    if is_sent:
+        try:
+            return (i, ENCODED_KEPT if is_there else ENCODED, *process.encode(value))
+        except Unpicklable:
+            if flags & calls.WANT:
+                raise  # else it can be of use where it is
+    return (i, KEPT, size)
+
+
+# -- watching -----------------------------------------------------------------------------
+#
+# In a worker: what is noted of tasks that an observer of the caller's asks for.
+#
+# A thread looks at where they are while flights come that ask for it, and ends by itself when none
+# has come for a while.
+
+
+class TaskWatch:
+    """Notes what happens in the tasks of the flight that runs now."""
+
+    def __init__(self) -> None:
+        self._flight: RunningFlight | None = None
+        self._sampler: Sampler | None = None
+
+    def begin(self, flight: RunningFlight, interval: float) -> None:
+        """Watch a flight that begins, and look at it each `interval` seconds; 0: do not look."""
+        self._flight = flight
+        self._listen()
+        old = self._sampler
+        if old is not None and (old.interval != interval or not old.goes_on()):
+            old.stop()
+            self._sampler = old = None
+        if interval and old is None:
+            self._sampler = Sampler(
+                interval, self._running, self._sampled, self._listen, may_idle=False
+            ).start()
+
+    def end(self) -> None:
+        """Watch no flight any more."""
+        self._flight = None
+
+    def _listen(self) -> None:
+        listen(self._compiled)
+
+    def _running(self) -> tuple[RunningTask, ...]:
+        flight = self._flight
+        return () if flight is None else tuple(flight.running())
+
+    def _sampled(self, i: int, stack: Stack, seconds: float) -> None:
+        flight = self._flight
+        if flight is not None:
+            flight.sampled(i, stack, seconds)
+
+    def _compiled(self, seconds: float) -> None:
+        flight = self._flight
+        if flight is not None:
+            flight.compiled(seconds)
+
 
 #: References to a result that only `_run`, `_keep` and `_stored` hold, as getrefcount counts them.
 _FRESH = references(4)
@@ -124,8 +409,6 @@ class TaskWorker(WorkerProcess):
 
     def _watch(self, flight: RunningFlight, interval: float) -> None:
         if self.watch is None:
-            from lazyflow.schedulers.processes.worker.watching import TaskWatch
-
             self.watch = TaskWatch()
         self.watch.begin(flight, interval)
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.lowering import Lowered, LoweredStep, needed
 from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.blocks import FLOATS, Body, register
 from lazyflow.array.kernels.native.compiler import READY, Kernel, compile_now
 from lazyflow.array.kernels.native.elementary.formulas import FORMULAS, OWN
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.modules import module_text
-from lazyflow.array.kernels.native.operations import elementary
+from lazyflow.array.kernels.native.operations import FLOATS, Body, elementary, register
+from lazyflow.array.kernels.program import Lowered, LoweredStep, needed
 
 Loop = tuple[np.dtype[Any], ...]
 

@@ -1,0 +1,581 @@
+"""Reductions: blocks give parts, neighbouring parts are merged in order, the last is finished.
+
+The order of merging is a function of the blocks' number only, never of where tasks run.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from lazyflow import config
+from lazyflow.array.chunks import TASKS, Chunks, normalize_chunks
+from lazyflow.array.kernels.program import Reduction
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.elementwise import Fused
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.task_parts import BlockPosition, named, takes_out
+from lazyflow.array.nodes.views import seen, view
+from lazyflow.graph.task import Task
+
+# -- tree ---------------------------------------------------------------------------------
+#
+# Reductions as trees: blocks give parts, neighbouring parts are merged, the last is finished.
+#
+# The order of merging is a function of the blocks' number only. With axes in one chunk, the same
+# node applies a function along these axes.
+
+#: How axes of a result come about: the number of an axis of the input, or the one chunk's length.
+Layout = tuple[int | tuple[int | None], ...]
+
+_WORTH = 1 << 20  # bytes of a piece from which a task more is worth it
+TOGETHER = 16  # parts that one task merges
+
+
+class TreeReduction:
+    """The steps of a tree. Subclasses are hashable, and equal when they do the same.
+
+    Attributes
+    ----------
+    placed
+        `first` is also told where the block begins.
+    together
+        How many neighbours are merged at a time.
+    merge_name
+        What tasks are called that merge some of the parts, if not as the tree with ``-merge``.
+    takes_out
+        `merge` has a keyword ``out``, as functions of blocks that take it.
+    by_caller
+        `merge` and `last` call no code of the user's, and get little: see `merged`.
+    """
+
+    __name__ = "tree"
+    placed = False
+    together = TOGETHER
+    merge_name = ""
+    takes_out = False
+    by_caller = False
+
+    def first(self, *blocks: Any) -> Any:
+        """Return the part of one block, given its position if `placed`, and all inputs' blocks."""
+        raise TypeError(f"{type(self).__name__} has no first step")
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """Return one part for some neighbouring parts."""
+        raise TypeError(f"{type(self).__name__} works on axes in one chunk")
+
+    def last(self, part: Any) -> Any:
+        """Return a block of the result, given the last part."""
+        return part
+
+
+class Tree(Expr):
+    """The result of a `TreeReduction` over the blocks along some axes.
+
+    inputs
+        First `count` nodes of equal chunks, then nodes of one block that every task gets.
+    layout
+        For each axis of the result an axis that is kept, or ``(n,)`` for a new one.
+    """
+
+    __slots__ = ("count", "layout", "op")
+
+    def __init__(
+        self, inputs: tuple[Expr, ...], count: int, op: TreeReduction, layout: Layout,
+        dtype: np.dtype[Any],
+    ) -> None:
+        chunks: Chunks = tuple([
+            inputs[0].chunks[each] if isinstance(each, int) else each for each in layout
+        ])
+        super().__init__(inputs, dtype, chunks)
+        self.count = count
+        self.op = op
+        self.layout = layout
+
+    @property
+    def name(self) -> str:
+        return self.op.__name__
+
+    def through(self, selection: Selection) -> Recipe | None:
+        taken: dict[int, Any] = {}
+        left: list[Any] = []
+        slices = selection.slices().picks
+        for each, pick, whole in zip(self.layout, selection.picks, slices, strict=True):
+            if isinstance(each, int):
+                taken[each] = whole
+                left.append(0 if isinstance(pick, int) else None)
+            else:
+                left.append(pick)
+        node = self.inputs[0]
+        inner = Selection(tuple([taken.get(k) for k in range(node.ndim)]), tuple(range(node.ndim)))
+        return seen(
+            [(x, inner) for x in self.inputs[: self.count]],
+            lambda found: self.with_inputs((*_alike(found), *self.inputs[self.count:])),
+            Selection(tuple(left), selection.axes),
+        )
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        op = self.op
+        at = {each: i for each, i in zip(self.layout, index, strict=True) if isinstance(each, int)}
+        ranges = [
+            (at[k],) if k in at else range(n) for k, n in enumerate(self.inputs[0].numblocks)
+        ]
+        everywhere = [low.block(x, (0,) * x.ndim) for x in self.inputs[self.count:]]
+        alone = prod(map(len, ranges)) == 1
+        first = low.shared(self, "first", named, op.__name__, first_part, op, alone)
+        parts = []
+        for number in product(*ranges):
+            place = [self._place(low, number)] if op.placed else []
+            blocks = [low.block(x, number) for x in self.inputs[: self.count]]
+            parts.append(low.task(first, (*place, *blocks, *everywhere), self))
+        if alone:
+            return parts[0]
+        return merged(low, self, parts, op)
+
+    def _place(self, low: MakesTasks, number: Index) -> BlockPosition:
+        bounds = low.bounds(self.inputs[0])
+        starts = tuple([edge[i] for edge, i in zip(bounds, number, strict=True)])
+        return BlockPosition(number, starts)
+
+
+def first_part(op: TreeReduction, alone: bool, *blocks: Any) -> Any:
+    """Return the part of one block; the result, if there is no other."""
+    found = op.first(*blocks)
+    return op.last(found) if alone else found
+
+
+def merged_parts(
+    op: TreeReduction, is_last: bool, which: int | None, *parts: Any, **out: Any
+) -> Any:
+    """Return one part for some neighbouring parts; the result, if they are the last.
+
+    which
+        The number of what is merged, where blocks gave tuples; None: they did not.
+    """
+    if which is not None:
+        parts = tuple([part[which] for part in parts])
+    found = op.merge(parts, **out) if len(parts) > 1 else parts[0]
+    return op.last(found) if is_last else found
+
+
+def _step(name: str, op: TreeReduction, is_last: bool, which: int | None) -> Any:
+    made = named(name, merged_parts, op, is_last, which)
+    made.takes_out = is_last and takes_out(op)
+    made._lazyflow_by_caller = op.by_caller  # who waits for the result may run this itself
+    return made
+
+
+def merged(
+    low: MakesTasks, node: Expr, parts: Sequence[Task], op: TreeReduction,
+    which: int | None = None,
+) -> Task:
+    """Return the task of some parts merged, neighbours first: a tree whose order is fixed."""
+    while len(parts) > op.together:
+        name = op.merge_name or f"{op.__name__}-merge"
+        step = low.shared(node, ("merge", which), _step, name, op, False, which)
+        parts = [
+            low.task(step, parts[i:i + op.together], node)
+            for i in range(0, len(parts), op.together)
+        ]
+        which = None
+    last = low.shared(node, ("last", which), _step, op.__name__, op, True, which)
+    return low.task(last, parts, node)
+
+
+def tree(
+    op: TreeReduction, inputs: Sequence[Expr], layout: Layout, dtype: Any,
+    everywhere: Sequence[Expr] = (),
+) -> Expr:
+    """Return a tree over nodes of one shape; every task gets the nodes of `everywhere` whole."""
+    others = [rechunk(x, tuple([(n,) for n in x.shape])) for x in everywhere]
+    return Tree((*_alike(inputs), *others), len(inputs), op, layout, np.dtype(dtype))
+
+
+def _alike(nodes: Sequence[Expr]) -> list[Expr]:
+    return [rechunk(x, nodes[0].chunks) for x in nodes]
+
+
+def kept_axes(ndim: int, axes: Sequence[int], keepdims: Any) -> Layout:
+    """Return the layout of a reduction over axes."""
+    found: list[int | tuple[int | None]] = []
+    for k in range(ndim):
+        if k not in axes:
+            found.append(k)
+        elif keepdims:
+            found.append((1,))
+    return tuple(found)
+
+
+def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
+    """Return a node with one chunk along some axes, and shorter ones along others if need be.
+
+    Blocks stay below eight times ``config.chunk_bytes`` where the other axes can do that. What has
+    to be put together anyway becomes pieces enough for many workers: of 400,000 x 100 in two
+    columns the medians took three quarters of the time that they took in twenty.
+    """
+    chunks: list[Any] = [
+        (node.shape[k],) if k in axes else sizes for k, sizes in enumerate(node.chunks)
+    ]
+    if any(None in sizes for sizes in chunks):
+        return rechunk(node, tuple(chunks))
+    itemsize = node.dtype.itemsize
+
+    def bytes_of(sizes: Sequence[Any]) -> int:
+        return prod(map(max, sizes)) * itemsize
+
+    limit = max(8 * config.get("chunk_bytes"), bytes_of(node.chunks))
+    shape: Any = node.shape
+    if any(len(node.chunks[k]) > 1 for k in axes):
+        limit = min(limit, max(prod(shape) * itemsize // TASKS, _WORTH))
+    if bytes_of(chunks) > limit:
+        wanted = {k: -1 if k in axes else "auto" for k in range(node.ndim)}
+        chunks = list(normalize_chunks(wanted, shape, limit, node.dtype))
+    return rechunk(node, tuple(chunks))
+
+
+# -- reduce -------------------------------------------------------------------------------
+#
+# Reductions: each block gives a partial result, and these are merged in a fixed order.
+#
+# The order depends on shape and chunks only, never on where tasks run: sixteen neighbours are
+# merged at a time, first the results of blocks, then the results of these merges.
+
+_LITTLE = 1 << 18  # bytes of partial results that cost less to send to the caller than a message
+
+
+class Reduce(Expr):
+    """A reduction before it is fused; reduced axes stay, with length 1.
+
+    inputs
+        The value, and for moments perhaps what counts of it, of the same shape.
+    finish
+        What makes the result of the merged partial results, or None. Hashable.
+    """
+
+    __slots__ = ("finish", "reduction")
+
+    def __init__(
+        self, inputs: tuple[Expr, ...], reduction: Reduction, finish: Any, dtype: np.dtype[Any]
+    ) -> None:
+        super().__init__(inputs, dtype, _reduced(inputs[0].chunks, reduction.axes))
+        self.reduction = reduction
+        self.finish = finish
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.finish, "__name__", self.reduction.kind))
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        raise TypeError(f"{self.name} has no blocks of its own: it is fused first")
+
+    def through(self, selection: Selection) -> Recipe | None:
+        slices = selection.slices()
+        inner = Selection(
+            tuple([
+                None if axis in self.reduction.axes else pick
+                for axis, pick in enumerate(slices.picks)
+            ]),
+            slices.axes,
+        )
+        if inner.is_identity(self.inputs[0].shape):  # before more is looked at: this is the rule
+            return None
+        rest = selection.rest()
+        picks = [  # what is taken of a reduced axis of length 1 may be nothing
+            selection.picks[axis] if axis in self.reduction.axes else pick
+            for axis, pick in enumerate(rest.picks)
+        ]
+        pairs = [(x, inner) for x in self.inputs]
+        return seen(pairs, self.with_inputs, Selection(tuple(picks), rest.axes))
+
+
+def _reduced(chunks: Chunks, axes: tuple[int, ...]) -> Chunks:
+    return tuple([(1,) if axis in axes else sizes for axis, sizes in enumerate(chunks)])
+
+
+class Reduced(Expr):
+    """The merged result of one of the reductions that a fused node did on each block.
+
+    inputs
+        The fused node, or one whose blocks have length 1 along the reduced axes.
+    which
+        The number of the reduction, where the node did several on each block.
+    axes
+        For each axis of the result that of the input, or ~1 for a new one.
+    """
+
+    __slots__ = ("axes", "finish", "reduction", "which")
+
+    def __init__(
+        self,
+        inputs: tuple[Expr, ...],
+        reduction: Reduction,
+        which: int | None,
+        finish: Any,
+        dtype: np.dtype[Any],
+        axes: tuple[int, ...],
+    ) -> None:
+        chunks = _reduced(inputs[0].chunks, reduction.axes)
+        super().__init__(inputs, dtype, tuple([(1,) if k < 0 else chunks[k] for k in axes]))
+        self.reduction = reduction
+        self.which = which
+        self.finish = finish
+        self.axes = axes
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.finish, "__name__", self.reduction.kind))
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        (partials,) = self.inputs
+        at = dict(zip(self.axes, index, strict=True))
+        ranges = [
+            range(len(sizes)) if axis in self.reduction.axes else (at[axis],)
+            for axis, sizes in enumerate(partials.chunks)
+        ]
+        parts = [low.block(partials, i) for i in product(*ranges)]
+        if isinstance(partials, Fused) and partials.last is not None:
+            return parts[0]
+        op = low.shared(self, "op", self._merging, len(parts))
+        return merged(low, self, parts, op, self.which)
+
+    def _merging(self, count: int) -> MergePartials:
+        """Return how so many partial results are merged."""
+        op = MergePartials(self.reduction, self.finish, self.axes)
+        dtype, size = self.reduction.dtype, prod(map(max, self.chunks))
+        op.by_caller = not dtype.hasobject and count * size * dtype.itemsize <= _LITTLE
+        return op
+
+
+class MergePartials(TreeReduction):
+    """Merges partial results, and computes the final result of the last one.
+
+    axes
+        Of the final result: see `Reduced`.
+    """
+
+    def __init__(self, reduction: Reduction, finish: Any, axes: tuple[int, ...]) -> None:
+        self.reduction = reduction
+        self.finish = finish
+        self.dropped = tuple([axis for axis in reduction.axes if axis not in axes])
+        self.new = tuple([None if axis < 0 else slice(None) for axis in axes])
+        self.takes_out = finish is None
+        self.merge_name = f"{reduction.kind}-merge"
+        name = getattr(finish, "__name__", reduction.kind)
+        self.__name__ = self.merge_name if finish is None else name
+
+    def merge(self, parts: Sequence[Any], out: Any = None) -> Any:
+        from lazyflow.array.kernels.run import merge  # 25 ms: with the first kernel
+
+        return merge(self.reduction, parts, out)
+
+    def last(self, part: Any) -> Any:
+        found = part if self.finish is None else self.finish(part)
+        if self.dropped:
+            found = found.squeeze(self.dropped)
+        return found[self.new] if None in self.new else found
+
+
+# -- reductions of nodes over axes, and the last steps of means and variances -------------
+
+# -- what makes results of merged partial results -----------------------------------------------
+
+
+def _dividing(quiet: bool) -> Any:
+    return np.errstate(divide="ignore", invalid="ignore") if quiet else np.errstate()
+
+
+@dataclass(frozen=True)
+class MeanOf:
+    """Divides a sum by the number of elements.
+
+    dtype, held
+        Of the result; of the array that has the sum before, if another than it is made in: `out`.
+    """
+
+    count: int
+    dtype: np.dtype[Any]
+    held: np.dtype[Any] | None = None
+    __name__ = "mean"
+
+    def __call__(self, total: Any) -> Any:
+        if self.count == 0:
+            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+        total = np.asarray(total).astype(self.held or total.dtype, copy=False)
+        found = np.true_divide(total, np.intp(self.count))  # in the type that NumPy divides in
+        return np.asarray(found).astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class MeanOfTotals:
+    """Divides sums by their counts, element by element.
+
+    quiet
+        What is divided by 0 is told by one warning, as in the versions that leave NaN out.
+    dtype, held
+        As of `MeanOf`.
+    """
+
+    quiet: bool
+    dtype: np.dtype[Any]
+    held: np.dtype[Any] | None = None
+    __name__ = "divide"  # NumPy's warnings say so
+
+    def __call__(self, total: Any, count: Any) -> Any:
+        if np.any(count == 0):
+            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+        total = np.asarray(total).astype(self.held or total.dtype, copy=False)
+        with _dividing(self.quiet):
+            found = np.true_divide(total, count)
+        return np.asarray(found).astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class MeanOfMoments:
+    """Takes the mean of moments."""
+
+    dtype: np.dtype[Any]
+    __name__ = "mean"
+
+    def __call__(self, moments: Any) -> Any:
+        count, mean, _ = moments
+        if (count == 0).any():
+            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+            mean = np.where(count == 0, np.nan, mean)
+        return np.asarray(mean).astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class VarOf:
+    """Computes a variance, or its root, of moments.
+
+    quiet
+        What is divided by 0 is told by one warning, as in the versions that leave NaN out.
+    """
+
+    ddof: float
+    root: bool
+    quiet: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def __name__(self) -> str:
+        return "std" if self.root else "var"
+
+    def __call__(self, moments: Any) -> Any:
+        count, _, squares = moments
+        count = np.real(count)
+        freedom = count - self.ddof
+        if (freedom <= 0).any():
+            words = "Degrees of freedom <= 0 for slice" + "." * self.quiet  # NumPy's
+            warnings.warn(words, RuntimeWarning, stacklevel=2)
+        squares = np.real(squares)
+        if self.dtype.kind == "c":
+            squares = squares.astype(self.dtype)
+        with _dividing(self.quiet):
+            found = squares / np.maximum(freedom, 0)
+        if self.quiet:
+            found = np.where(freedom <= 0, np.nan, found)
+        # before the root: what overflows is infinite, as in NumPy
+        found = np.asarray(found).astype(self.dtype, copy=False)
+        return np.asarray(np.sqrt(found)).astype(self.dtype, copy=False) if self.root else found
+
+
+@dataclass(frozen=True)
+class VarOfTotals:
+    """Computes what `VarOf` does of sums of squares and of how many they are."""
+
+    of_moments: VarOf
+
+    @property
+    def __name__(self) -> str:
+        return self.of_moments.__name__
+
+    def __call__(self, squares: Any, count: Any) -> Any:
+        return self.of_moments((count, None, squares))
+
+
+# -- the common part ----------------------------------------------------------------------------
+
+
+def reduced(
+    node: Expr,
+    kind: str,
+    axis: Any,
+    keepdims: Any,
+    dtype: Any,
+    result: Any = None,
+    finish: Any = None,
+    mask: Expr | None = None,
+) -> Expr:
+    """Return a reduction of a node over axes.
+
+    dtype, result
+        In which it is done, and of the result if `finish` makes another.
+    """
+    axes = axes_of(axis, node.ndim)
+    dtype = np.dtype(dtype)
+    whole = without_empty(node, axes)
+    inputs = (whole,) if mask is None else (whole, rechunk(mask, whole.chunks))
+    if axes or kind == "moments":
+        made: Expr = Reduce(inputs, Reduction(kind, axes, dtype), finish, np.dtype(result or dtype))
+    else:
+        made = elementwise.cast(node, dtype)
+        if kind == "sum" and dtype.kind in "fc":  # of which 0 + -0.0 is no negative zero
+            (made,) = elementwise.ufunc(np.add, (made, elementwise.constant(0, dtype)))
+        if finish is not None:
+            made = elementwise.function(finish, (made,), result or dtype)
+    if keeps(keepdims):
+        return made
+    kept = tuple([k for k in range(node.ndim) if k not in axes])
+    picks = tuple([0 if k in axes else None for k in range(node.ndim)])
+    return view(made, Selection(picks, kept))
+
+
+def keeps(keepdims: Any) -> bool:
+    """Tell whether a value of ``keepdims=`` means yes."""
+    return keepdims is not np._NoValue and bool(keepdims)
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """Return the number of an axis."""
+    return normalize_axis_index(operator.index(axis), ndim)
+
+
+def axes_of(axis: Any, ndim: int, as_1d: bool = True) -> tuple[int, ...]:
+    """Return the numbers of axes to reduce, sorted; 0-d arrays take a number as 1-d ones do.
+
+    as_1d
+        False in means, variances and quantiles, which look for their axes themselves in NumPy.
+    """
+    if axis is None:
+        return tuple(range(ndim))
+    if ndim == 0 and as_1d and not isinstance(axis, tuple):
+        axis_of(axis, 1)
+        return ()
+    return tuple(sorted(normalize_axis_tuple(axis, ndim)))
+
+
+def without_empty(node: Expr, axes: tuple[int, ...]) -> Expr:
+    """Return a node without chunks of length 0 along axes that have others."""
+    if not any(0 in node.chunks[axis] for axis in axes):
+        return node
+    return rechunk(node, tuple([
+        tuple([n for n in sizes if n != 0]) or (0,) if axis in axes else sizes
+        for axis, sizes in enumerate(node.chunks)
+    ]))
+
+
+def count_over(node: Expr, axes: tuple[int, ...]) -> int | None:
+    """Return how many elements there are along axes; None: not known yet."""
+    lengths: list[Any] = [node.shape[axis] for axis in axes]
+    return None if None in lengths else prod(lengths)

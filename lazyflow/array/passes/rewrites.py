@@ -1,0 +1,487 @@
+"""The passes over expressions, in one list, and `optimize`, which runs them.
+
+Each pass takes all wanted nodes at once and returns equals of them that cost less. Running a pass
+again changes nothing.
+
+    >>> import numpy as np
+    >>> import lazyflow.array as la
+    >>> x = la.from_array(np.arange(12.0), chunks=4)
+    >>> print(explain_passes([(x * 2 + 1)[5:7].expr]))
+    merge equal: 6 nodes, all of them different
+    views down: getitem goes below multiply, add
+    rechunks down: no rechunk is needed less
+    merge equal: 6 nodes, all of them different
+    wide blocks: the chunks have to stay
+    fuse: 2 operations run as 1 group
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+from lazyflow.array.chunks import Chunks, are_parts
+from lazyflow.array.nodes.align import operand_chunks, union
+from lazyflow.array.nodes.contraction import in_wide_blocks
+from lazyflow.array.nodes.elementwise import Elementwise
+from lazyflow.array.nodes.expr import (
+    Expr,
+    Recipe,
+    Request,
+    Roots,
+    answered,
+    are_same,
+    below,
+    hand_down,
+    rebuilt,
+    same,
+    same_line,
+)
+from lazyflow.array.nodes.joined import Concatenate, concatenated
+from lazyflow.array.nodes.rechunking import Rechunk, in_chunks, in_parts, is_held
+from lazyflow.array.nodes.selection import Pick, Selection
+from lazyflow.array.nodes.views import View, view
+from lazyflow.array.passes.fusion import CHEAP, QUICK, explain_groups, fuse
+from lazyflow.errors import InputMutated
+from lazyflow.graph.task import line_of
+from lazyflow.schedulers.core.snapshots import COPIED_UP_TO, Watch
+from lazyflow.store.sizes import format_bytes
+
+# -- the pass that makes equal nodes one --------------------------------------------------
+
+
+def merge_equal(wanted: Sequence[Expr]) -> Sequence[Expr]:
+    """Make equal parts one, so that they run once.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones(4, chunks=2)
+    >>> one, other = merge_equal([(x + 1).expr, (x + 1).expr])
+    >>> one is other
+    True
+    """
+    alike = Counter([(type(node), node.shape) for node in below(wanted)])
+    if len(alike) == alike.total():
+        return wanted
+    known: dict[Any, Expr] = {}
+
+    def change(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
+        if alike[type(node), node.shape] == 1:
+            return same(node, inputs)
+        key = (type(node), node.key(), *map(id, inputs))
+        found = known.get(key)
+        if found is None:
+            found = known[key] = same(node, inputs)
+        return found
+
+    return rebuilt(wanted, change)
+
+
+def explain_merges(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
+    """Say how many nodes were equal to others."""
+    count = len(below(before))
+    fewer = count - len(below(after))
+    if not fewer:
+        return f"{count:,} nodes, all of them different"
+    return f"{fewer:,} of {count:,} nodes are equal to others, and join them"
+
+
+# -- the pass that gives products wide blocks, where nobody sees their chunks -------------
+
+
+def wide_blocks(wanted: Sequence[Expr], keep: bool = False) -> Sequence[Expr]:
+    """Return products in blocks that are wide, which are faster to multiply.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones((800, 800), chunks=100)
+    >>> wide_blocks([(x @ x).expr])[0].numblocks
+    (8, 1)
+    """
+    return wanted if keep else [in_wide_blocks(node) for node in wanted]
+
+
+def explain_wide(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
+    """Say which products have other blocks."""
+    if keep:
+        return "the chunks have to stay"
+    changed = [
+        f"{new.name} has {' x '.join(map(str, new.numblocks))} blocks instead of "
+        f"{' x '.join(map(str, old.numblocks))}"
+        for old, new in zip(before, after, strict=True) if old.chunks != new.chunks
+    ]
+    return "; ".join(changed) or "no product that has to be wider"
+
+
+# -- the pass that drops rechunks where what is below can be made in any chunks -----------
+
+
+def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
+    """Drop rechunks that cancel, and those of what can be made in any chunks.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones(8, chunks=2)
+    >>> (made,) = rechunks_down([(x + 1).rechunk(4).rechunk(8).expr])
+    >>> made, made.chunks
+    (<add float64 8>, ((8,),))
+    """
+    nodes = below(wanted)
+    rechunks = [node for node in nodes if isinstance(node, Rechunk)]
+    free = _free(nodes) if rechunks else set()
+    if not any(node.inputs[0] in free or _is_recut(node, free) for node in rechunks):
+        return wanted
+    found = answered(
+        wanted, partial(_recipe_in_chunks, free), lambda made, node, chunks: same_line(made, node)
+    )
+    return [found[node, None] for node in wanted]
+
+
+def _free(nodes: list[Expr]) -> set[Expr]:
+    """Return the nodes that can be made in any chunks at no cost.
+
+    Operations are not where several read them: they would be made in the chunks of each, and what
+    is below them for all readers of each.
+    """
+    users: Counter[Expr] = Counter()
+    for node in reversed(nodes):  # what is joined is asked for in the chunks of each user
+        for x in node.inputs:
+            users[x] += max(users[node], 1) if isinstance(node, Concatenate | Rechunk) else 1
+    free: set[Expr] = set()
+    for node in nodes:
+        if node.free or (
+            isinstance(node, Elementwise | Rechunk) and users[node] < 2
+            and all(x in free for x in node.inputs)
+        ):
+            free.add(node)
+    return free
+
+
+def _recipe_in_chunks(free: set[Expr], node: Expr, chunks: Chunks | None) -> Recipe:
+    """Return what makes a node in some chunks; None: in its own."""
+    if isinstance(node, Rechunk) and node.inputs[0] in free:
+        own = node.chunks if chunks is None else chunks
+        return [_request(node.inputs[0], own)], lambda found: in_chunks(found[0], own)
+    if isinstance(node, Rechunk) and _is_recut(node, free):
+        own, (x,) = node.chunks if chunks is None else chunks, node.inputs
+        parts, axis = _joined(x)
+        return [_request(*pair) for pair in zip(parts, _pieces(x, own, free), strict=True)], (
+            lambda found: in_chunks(concatenated(found, axis), own)
+        )
+    if chunks is None:
+        return [(x, None) for x in node.inputs], partial(same, node)
+    if isinstance(node, Elementwise) and node in free:
+        needed = [_request(x, operand_chunks(x, node.shape, chunks)) for x in node.inputs]
+        return needed, node.with_inputs
+    return [(node, None)], lambda found: in_parts(found[0], chunks)
+
+
+def _is_recut(node: Rechunk, free: set[Expr]) -> bool:
+    """Tell whether what is joined below can be cut where the chunks end.
+
+    Then blocks are copied only where a joint is, and once. Kept blocks are cut so where they stay
+    nearly whole: of others, and of many pieces, copies are made at once (rechunking.py).
+    """
+    (x,) = node.inputs
+    parts, _ = _joined(x)
+    if None in x.shape or not all(each in free or is_held(each) for each in parts):
+        return False
+    pieces = _pieces(x, node.chunks, free)
+    return [each.chunks for each in parts] != pieces and all(
+        each in free or all(map(_is_nearly_whole, each.chunks, own))
+        for each, own in zip(parts, pieces, strict=True)
+    )
+
+
+def _is_nearly_whole(chunks: tuple[int, ...], pieces: tuple[int, ...]) -> bool:
+    """Tell whether chunks are cut into pieces of which one is at least three quarters of each.
+
+    >>> _is_nearly_whole((8, 8), (1, 7, 8)), _is_nearly_whole((8, 8), (7, 1, 4, 4))
+    (True, False)
+    """
+    if not are_parts(pieces, chunks):
+        return False
+    left = iter(pieces)
+    for n in chunks:
+        most, done = 0, 0
+        while done < n:
+            most, done = max(most, size := next(left)), done + size
+        if 4 * most < 3 * n:
+            return False
+    return True
+
+
+def _joined(x: Expr) -> tuple[tuple[Expr, ...], int]:
+    """Return the nodes that a node consists of, and along which axis: it may be one."""
+    return (x.inputs, x.axis) if isinstance(x, Concatenate) else ((x,), 0)
+
+
+def _pieces(joined: Expr, chunks: Chunks, free: set[Expr]) -> list[Chunks]:
+    """Return the chunks of what is joined whose ends are those of some chunks of the whole.
+
+    Those of kept blocks have also the ends of these.
+    """
+    found: list[Chunks] = []
+    first = 0
+    parts, axis = _joined(joined)
+    ends: Any = list(accumulate(chunks[axis]))
+    for x in parts:
+        n = x.shape[axis]
+        assert n is not None
+        last = first + n
+        between = ends[bisect_right(ends, first):bisect_left(ends, last)]
+        inside = sorted({first, *between, last})
+        sizes = tuple([b - a for a, b in pairwise(inside)]) or (0,)
+        wanted = (*chunks[:axis], sizes, *chunks[axis + 1:])
+        if x not in free:
+            wanted = tuple([union({*pair}) for pair in zip(x.chunks, wanted, strict=True)])
+        found.append(wanted)
+        first = last
+    return found
+
+
+def _request(node: Expr, chunks: Chunks) -> Request:
+    return node, None if chunks == node.chunks else chunks
+
+
+def explain_rechunks(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
+    """Say how many rechunks are needed less."""
+    count, left = [
+        sum(isinstance(node, Rechunk) for node in below(nodes)) for nodes in (before, after)
+    ]
+    if left == count:
+        return "no rechunk is needed less"
+    return f"{count - left:,} of {count:,} rechunks are dropped: what is below has their chunks"
+
+
+# -- views_down ---------------------------------------------------------------------------
+#
+# The pass that moves views to the sources, so that only what is needed is read and computed.
+#
+# What is seen through one view is made for that view alone. What is seen through several is made
+# once and each takes its part, unless next to nothing is repeated: else the overlap of two parts
+# would be made twice by each operation below, and more often by each that is further down.
+
+#: How a node is seen: through which view; None: as it is.
+Seen = Selection | None
+
+
+def views_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
+    """Move slices, transpositions and new axes to the sources: the rest is never computed.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones((4, 6), chunks=2)
+    >>> views_down([(-x).T[1].expr])
+    [<negative float64 4>]
+    """
+    if not any(isinstance(node, View) and _may_move(node) for node in below(wanted)):
+        return wanted
+    found = _found(wanted)
+    return [found[node, None] for node in wanted]
+
+
+def explain_moves(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
+    """Say below which operations each kind of view was moved, and where one stays.
+
+    One stays above a node that has other users, or needs all of what is below it.
+    """
+    found = _found(before)
+    passed: dict[str, dict[str, None]] = {}
+    for (node, selection), made in found.items():
+        if selection is None or not node.inputs or isinstance(node, View):
+            continue
+        if not selection.is_identity(node.shape):
+            stays = isinstance(made, View) and made.inputs[0] is found.get((node, None))
+            does = "stays above" if stays else "goes below"
+            passed.setdefault(f"{View((node,), selection).name} {does}", {})[node.name] = None
+    words = [f"{does} {', '.join(names)}" for does, names in passed.items()]
+    return "; ".join(words) or "no view is above an operation"
+
+
+def _may_move(node: View) -> bool:
+    base = node.inputs[0]
+    return (
+        isinstance(base, View) or base.through(node.selection) is not None
+        or node.selection.is_identity(base.shape)
+    )
+
+
+def _found(wanted: Sequence[Expr]) -> dict[tuple[Expr, Seen], Expr]:
+    """Return each node, as seen through each view that it is wanted through."""
+    return answered(wanted, partial(_recipe_of_view, _passed(wanted)), _give_lines)
+
+
+def _passed(wanted: Sequence[Expr]) -> set[Expr]:
+    """Return the nodes that views move through, the users of each being known before it."""
+    nodes = below(wanted)
+    steps = _steps(nodes)
+    uses: dict[Expr, dict[Seen, None]] = {node: {} for node in nodes}
+    for node in wanted:
+        uses[node][None] = None
+    passed = set()
+    for node in reversed(nodes):
+        seen = list(uses[node])
+        if _repeats_little(node, seen, steps[node]):
+            passed.add(node)
+        for selection in seen:  # which gets longer where a view stays above the node itself
+            for x, own in _recipe_of_view(passed, node, selection)[0]:
+                how = None if own is None or own.is_identity(x.shape) else own
+                if x is node and how not in uses[x]:
+                    seen.append(how)
+                uses[x][how] = None
+    return passed
+
+
+def _steps(nodes: list[Expr]) -> dict[Expr, int]:
+    """Count the quick operations that make each node of views of others.
+
+    More than CHEAP of them, and any that is not quick, are CHEAP + 1.
+    """
+    steps: dict[Expr, int] = {}
+    for node in nodes:
+        count = steps[node.inputs[0]] if isinstance(node, View) else 0
+        if isinstance(node, Elementwise):
+            count = 1 + sum([steps[x] for x in node.inputs]) if node.name in QUICK else CHEAP + 1
+        steps[node] = min(count, CHEAP + 1)
+    return steps
+
+
+def _repeats_little(node: Expr, uses: list[Seen], steps: int) -> bool:
+    """Tell whether a node can be made for each of its views alone, of which `steps` is the cost.
+
+    Then no element is made more than twice on average, or three times by a single operation on what
+    is no such one, whatever is above: a view from further up is one more here.
+    """
+    if len(uses) == 1:
+        return True
+    if not isinstance(node, Elementwise) or steps > CHEAP:
+        return False
+    whole = Selection.of_all(node.ndim)
+    most = 3 if steps == 1 else 2
+    return sum([_size(node, each or whole) for each in uses]) <= most * _size(node, whole)
+
+
+def _size(node: Expr, selection: Selection) -> int:
+    """Count the elements that a view takes of a node, as if axes of unknown lengths had one."""
+    lengths = zip(selection.picks, node.shape, strict=True)
+    return prod([
+        (1 if n is None else n) if pick is None else pick.length if isinstance(pick, Pick) else 1
+        for pick, n in lengths
+    ])
+
+
+def _give_lines(made: Expr, node: Expr, selection: Seen) -> None:
+    is_slice = selection is not None and isinstance(made, View)  # which has a line of its own
+    for x in made.inputs if is_slice else (made,):
+        same_line(x, node)
+
+
+def _recipe_of_view(passed: set[Expr], node: Expr, selection: Seen) -> Recipe:
+    """Return what makes a node as seen through a view, which may move through `passed` nodes."""
+    if isinstance(node, View):
+        whole = node.selection if selection is None else node.selection.then(selection)
+        seen = node if selection is None else View((node,), selection)
+        chunks = seen.chunks  # which its user relies on
+        return [(node.inputs[0], whole)], lambda found: in_chunks(found[0], chunks)
+    if selection is None:
+        return [(x, None) for x in node.inputs], partial(same, node)
+    if selection.is_identity(node.shape):
+        return [(node, None)], lambda found: found[0]
+    if node in passed:
+        through = node.through(selection)
+        if through is not None:
+            return through
+    return [(node, None)], lambda found: view(found[0], selection)
+
+
+Nodes = Sequence[Expr]
+
+
+class ExprPass(NamedTuple):
+    """One rewriting of expressions.
+
+    Attributes
+    ----------
+    name
+        What the pass does, in two words.
+    apply
+        Returns the rewritten nodes. Its further arguments tell whether the chunks of the wanted
+        nodes must stay, and whether operations are fused.
+    explain
+        Says in words what the pass did to the first nodes to get the second ones; its third
+        argument tells whether the chunks must stay.
+    """
+
+    name: str
+    apply: Callable[[Nodes, bool, bool], Nodes]
+    explain: Callable[[Nodes, Nodes, bool], str]
+
+
+#: Equal nodes are merged once more where moves of views and of rechunks have made some.
+PASSES: list[ExprPass] = [
+    ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
+    ExprPass("views down", lambda nodes, keep, fusion: views_down(nodes), explain_moves),
+    ExprPass("rechunks down", lambda nodes, keep, fusion: rechunks_down(nodes), explain_rechunks),
+    ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
+    ExprPass("wide blocks", lambda nodes, keep, fusion: wide_blocks(nodes, keep), explain_wide),
+    ExprPass("fuse", fuse, explain_groups),
+]
+
+
+def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
+    """Return what to lower for some wanted nodes.
+
+    Parameters
+    ----------
+    wanted
+        Nodes.
+    keep
+        Their chunks must stay as they are.
+    fusion
+        False: every operation becomes tasks of its own.
+    """
+    nodes = Roots(wanted)
+    hand_down(nodes.order)
+    for node in nodes.order:
+        for watch in node.watches:
+            _verify(watch, node)
+    seen: dict[str, Roots] = {}
+    for each in PASSES:
+        if seen.get(each.name) is not nodes:
+            found = each.apply(nodes, keep, fusion)
+            nodes = seen[each.name] = nodes if are_same(found, nodes) else Roots(found)
+    found = list(nodes)
+    if keep:  # a view that moved down may have other chunks than it had on top
+        found = [in_chunks(new, node.chunks) for new, node in zip(nodes, wanted, strict=True)]
+    for new, node in zip(found, wanted, strict=True):
+        same_line(new, node)
+    return nodes if are_same(found, nodes) else Roots(found)
+
+
+def _verify(watch: Watch, node: Expr) -> None:
+    """Raise InputMutated if an array that a node reads was written into since it was made."""
+    if not watch.has_changed():
+        return
+    place = ""
+    if node.line is not None:
+        code, at = node.line
+        place = f" Made at {code.co_filename}:{line_of(code, at)} in {code.co_qualname}"
+    raise InputMutated(
+        f"the program wrote into an array ({watch.array.dtype}, shape {watch.array.shape}) that "
+        f"{node.name} reads after the expression was made and before it was computed. Operands of "
+        f"up to {format_bytes(COPIED_UP_TO)} are copied when an expression is made of them, larger "
+        f"ones are read where they are: give it a copy, x + b.copy(), or compute before the array "
+        f"is filled again. To read what is there when it is computed: x + la.from_array(b).{place}"
+    )
+
+
+def explain_passes(wanted: Nodes, keep: bool = True, fusion: bool = True) -> str:
+    """Return a line for each pass: what it does to some wanted nodes."""
+    nodes: Nodes = Roots(wanted)
+    words = []
+    for each in PASSES:
+        before, nodes = nodes, Roots(each.apply(nodes, keep, fusion))
+        words.append(f"{each.name}: {each.explain(before, nodes, keep)}")
+    return "\n".join(words)

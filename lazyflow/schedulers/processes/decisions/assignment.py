@@ -1,0 +1,574 @@
+"""Which task goes to which worker, and how many go together in a flight."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from itertools import islice
+
+from lazyflow.schedulers.core.priorities import FairQueue
+from lazyflow.schedulers.processes.decisions.nodes import (
+    BANDWIDTH,
+    FETCH,
+    FETCHING,
+    MAPPING,
+    MISSING,
+    MIXED,
+    READY,
+    SENT,
+    WAITING,
+    Flight,
+    Job,
+    Lane,
+    Node,
+    Send,
+    Start,
+    WorkerRecord,
+)
+from lazyflow.schedulers.processes.decisions.pool_state import Queues, State, is_at, pop
+
+# -- selection ----------------------------------------------------------------------------
+#
+# The next task for a worker: its own first, then those that may go anywhere, then others'.
+#
+# Foreground jobs go before background jobs, at every step, and of each kind tasks with priorities
+# above 0 before all others, and those below 0 after them. A worker's own tasks are those that
+# follow from what it was sent, those for which inputs were fetched, and those that are queued for
+# it since most bytes of the inputs are there. A worker with nothing of all that steals from one
+# that is busy, when moving the inputs takes less time than the task would have to wait. What is in
+# shared memory moves by mapping it once, so tasks on such values are shared out evenly, wherever
+# they were made.
+
+_LATE = 1e9  # seconds; what is left of a flight that takes longer than it should
+_LOOKED_AT = 8  # tasks of a queue, before nothing is stolen from it
+
+
+def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | None:
+    """Take a further task of the same job; None when a task of another job should be the next."""
+    queues = state.queues
+    urgent = queues.by_priority[job.background]
+    if urgent and _is_outranked(queues, job, urgent):
+        return None
+    following = lane.following
+    if following:
+        node = following[-1]
+        is_valid = node.phase == WAITING and not node.open and node.site is worker
+        if is_valid and node.job is job:
+            return following.pop()
+    if following or lane.arrived or lane.queue:
+        found = _local(queues, worker, lane, job)
+        if found is not None or following or lane.arrived or lane.queue:
+            return found
+    free = pop(job) if job.ready else None
+    return _steal(state, worker, job) if free is None and queues.queued else free
+
+
+def first(state: State, worker: WorkerRecord) -> Node | None:
+    """Take the next task for a worker out of the queues."""
+    queues = state.queues
+    for lane, rota, urgent in zip(worker.lanes, queues.rota, queues.by_priority, strict=True):
+        node = None
+        rank = urgent.first_rank() if urgent else None
+        if rank is not None and rank < 0:
+            node = _from_priorities(worker, urgent)
+        if node is None:
+            node = _local(queues, worker, lane, None)
+        if node is None and rank == 0:
+            state.is_job_of_priorities_next = not state.is_job_of_priorities_next
+            if state.is_job_of_priorities_next:
+                node = _from_priorities(worker, urgent)
+        if node is None and rota:
+            node = _from_rota(worker, rota)
+        if node is None and rank is not None:
+            node = _from_priorities(worker, urgent)
+        if node is not None:
+            return node
+    if queues.queued and not worker.flights and not worker.fetching:
+        return _steal(state, worker)
+    return None
+
+
+def _local(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
+    """Take the next of a worker's own tasks; None also when that is not of `job`."""
+    following = lane.following
+    while following:
+        node = following[-1]
+        phase = node.phase
+        if phase == WAITING:
+            is_valid = not node.open and node.site is worker
+        else:
+            is_valid = phase == READY and (node.home is None or node.home is worker)
+        if is_valid and job is not None and node.job is not job:
+            return None
+        following.pop()
+        if is_valid and may(worker, node.job):
+            if node.home is not None:  # it is in the queue, too
+                queues.queued -= 1
+                node.home = None
+            return node
+    if lane.arrived:
+        fetched = _arrived(queues, worker, lane, job)
+        if fetched is not None or lane.arrived:
+            return fetched
+    return _queued(queues, worker, lane, job) if lane.queue else None
+
+
+def _queued(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
+    queue = lane.queue
+    bound = []
+    found = None
+    while queue:
+        node = queue[-1]
+        if node.phase != READY or node.home is not worker:
+            queue.pop()
+            continue
+        if job is not None and node.job is not job:
+            break
+        queue.pop()
+        is_allowed = may(worker, node.job)
+        if not is_allowed and is_bound(queues, node):
+            bound.append(node)
+            continue
+        queues.queued -= 1
+        node.home = None
+        if is_allowed:
+            found = node
+            break
+        queues.push(node)
+    queue.extend(reversed(bound))
+    return found
+
+
+def _arrived(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
+    arrived = lane.arrived
+    while arrived:
+        node = arrived[0]
+        if worker.fetching.get(node) != 0:  # it was taken back meanwhile
+            arrived.popleft()
+            continue
+        if job is not None and node.job is not job:
+            return None
+        arrived.popleft()
+        if node.open or (node.flying and node.site is not worker):  # an input was lost
+            queues.unqueue(node)
+        elif not may(worker, node.job):
+            queues.unqueue(node)
+            queues.make_ready(node)
+        else:
+            return node
+    return None
+
+
+def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
+    """Take a task that may run anywhere; the next flight begins with the next job."""
+    for _ in range(len(rota)):
+        job = rota[0]
+        node = pop(job) if may(worker, job) else None
+        if job.ready:
+            rota.rotate(-1)
+        else:
+            rota.popleft()
+            job.listed = False
+        if node is not None:
+            return node
+    return None
+
+
+def _from_priorities(worker: WorkerRecord, urgent: FairQueue[Job]) -> Node | None:
+    """Take the task with the highest priority that may run anywhere."""
+    while (job := urgent.take(partial(may, worker))) is not None:
+        node = pop(job)
+        if node is not None:
+            return node
+    return None
+
+
+def _is_outranked(queues: Queues, job: Job, urgent: FairQueue[Job]) -> bool:
+    """Tell whether a task of another job is more urgent than the next one of this."""
+    rank = job.ready[0][0] if job.has_priorities and job.ready else 0
+    first = urgent.first_rank()
+    if first is not None and first < rank:
+        return True
+    return rank > 0 and bool(queues.rota[job.background])
+
+
+def may(worker: WorkerRecord, job: Job) -> bool:
+    """Tell whether a worker may take tasks of a job, without more workers than its cap."""
+    return worker in job.active or len(job.active) < job.cap
+
+
+def may_spread(job: Job) -> bool:
+    """Tell whether one more worker may take tasks of a job."""
+    return len(job.active) < job.cap
+
+
+def _steal(state: State, thief: WorkerRecord, job: Job | None = None) -> Node | None:
+    """Take the oldest task of another worker's queue, when moving its inputs is worth it.
+
+    One for a further place in a flight is of a given job, and has inputs that are at hand.
+    """
+    for at in (0, 1) if job is None else (job.background,):
+        for victim in sorted(state.workers, key=lambda w: -len(w.lanes[at].queue)):
+            if victim is not thief:
+                node = _steal_from(state, victim, victim.lanes[at], thief, job)
+                if node is not None:
+                    return node
+    return None
+
+
+def _steal_from(
+    state: State, victim: WorkerRecord, lane: Lane, thief: WorkerRecord, job: Job | None
+) -> Node | None:
+    queues, queue = state.queues, lane.queue
+    while queue and (queue[0].phase != READY or queue[0].home is not victim):
+        queue.popleft()
+    if not queue:
+        return None
+    is_busy = bool(victim.flights or victim.fetching or victim.recalling)
+    wait = sum(_LATE if f.is_late else f.cost for f in victim.flights)
+    wait += state.paces[queue[0].function].mean * (len(queue) - (not is_busy))
+    for at, node in enumerate(islice(queue, _LOOKED_AT)):
+        if node.phase != READY or node.home is not victim or not may(thief, node.job):
+            continue
+        if is_bound(queues, node):
+            continue
+        if job is not None and node.job is not job:
+            continue
+        if (job is not None or not is_busy) and not is_at_hand(node):
+            continue
+        if wait > _seconds_to_move(node, thief):
+            del queue[at]
+            queues.queued -= 1
+            node.home = None
+            return node
+    return None
+
+
+def _seconds_to_move(node: Node, thief: WorkerRecord) -> float:
+    """Return how long it takes until a worker has the inputs of a task, roughly."""
+    seconds = FETCH
+    for source in node.distinct:
+        if source.value is MISSING:
+            seconds += 0 if is_at(source, thief) else source.size / BANDWIDTH
+        elif source.holder is not thief and thief not in (source.copies or ()):
+            seconds += source.size / MAPPING
+    return seconds
+
+
+def is_at_hand(node: Node) -> bool:
+    """Tell whether any worker can have the inputs of a task without asking another for them."""
+    return all(source.value is not MISSING for source in node.distinct)
+
+
+def is_bound(queues: Queues, node: Node) -> bool:
+    """Tell whether a task can run at one worker only, which an input of it can't leave."""
+    return bool(queues.stuck) and not queues.stuck.keys().isdisjoint(node.distinct)
+
+
+def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
+    """Leave a task that was taken out of a queue for the worker's next flight."""
+    lane = worker.lanes[node.job.background]
+    if node.phase == FETCHING:
+        lane.arrived.appendleft(node)
+    elif node.phase == WAITING:
+        lane.following.append(node)
+    else:
+        queues.make_ready(node)
+        home = node.home
+        if home is not None and not may(home, node.job) and not is_bound(queues, node):
+            # There it would wait for a worker that may not run it, and a later job go first.
+            queues.unqueue(node)
+            node.phase = READY
+            queues.push(node)
+
+
+# -- which task goes where, and how many go together --------------------------------------
+#
+# A task goes to the worker that has most bytes of its inputs, unless that one is busy and another
+# has nothing to do; without inputs in any worker, to any that is free. What follows from tasks in a
+# flight goes into the same flight, so a flight is a subtree or a chain, and its inner values never
+# leave the worker.
+#
+# How much goes into a flight follows from the measured durations. A task of a function that was
+# never measured goes alone, then at most four times as many go as were measured, up to about
+# `TARGET` seconds of work, and more if there are more workers than `SERVED`: a flight costs the
+# process that sends it a tenth of a millisecond, and it serves all of them. Only so many go that
+# the flights of all workers end together, since with flights of five one of two workers would get
+# ten tasks of sixteen. A flight that ends within subtrees goes on to where one value of it waits
+# for inputs from elsewhere, up to twice as long: several would wait for what other workers make of
+# the same subtrees, and be held meanwhile. Of what is ready in a background job each worker gets as
+# many tasks, so that values which somebody holds lie evenly. A second flight may wait at the worker
+# behind a short one; behind a long one, or one of unknown length, it would be held up.
+
+AHEAD = 8  # tasks that may wait for inputs on their way to one worker
+TARGET = 0.003  # seconds of work in one flight
+SERVED = 4  # workers with flights of `TARGET`: 16 would keep the caller's process busy
+_PLENTY = 4  # flights for each worker: equal ones are of `_target` to within an eighth
+LEAST = TARGET / 3  # seconds; a smaller one costs more messages than the balance is worth
+
+
+def assign(state: State) -> None:
+    """Send what can be sent, and ask for workers when there is more."""
+    if state.refcounts.ended:
+        state.lineage.sweep()
+    state.has_moved = True
+    while state.has_moved:
+        state.has_moved = False
+        for busy in (0, 1):  # workers without work come first
+            for worker in _in_turn(state):
+                if len(worker.flights) == busy and _has_room(worker):
+                    flight = _fill(state, worker)
+                    if flight is not None:
+                        state.out.append(Send(worker, flight))
+    if len(state.workers) + state.starting < state.size:
+        _ask_for_workers(state)
+
+
+def _in_turn(state: State) -> list[WorkerRecord]:
+    """Return the workers, those after the one that the next job had last first.
+
+    Tasks that become ready one by one would all go to the first worker, and their values lie there.
+    If the job may have few workers the last one itself comes first: with another one each time its
+    values would lie here and there, and more of them at once.
+    """
+    workers = state.workers
+    for rota in state.queues.rota:
+        if rota and rota[0].last in workers:
+            at = workers.index(rota[0].last) + (rota[0].cap >= len(workers))
+            return workers[at:] + workers[:at]
+    return workers
+
+
+def _ask_for_workers(state: State) -> None:
+    queues = state.queues
+    wanted = queues.queued
+    for jobs in (*queues.rota, *queues.by_priority):
+        for job in jobs:
+            wanted += min(len(job.ready), max(0, job.cap - len(job.active)))
+    coming = state.starting
+    coming += sum(not w.up or not (w.flights or w.doomed) for w in state.workers)
+    count = min(wanted - coming, state.size - len(state.workers) - state.starting)
+    if count > 0:
+        state.starting += count
+        state.out.append(Start(count))
+
+
+def _has_room(worker: WorkerRecord) -> bool:
+    if not worker.up or worker.doomed or worker.recalling:
+        return False
+    if not worker.flights:
+        return True
+    last = worker.flights[-1]
+    return last.is_short and not last.is_late
+
+
+# -- one flight -----------------------------------------------------------------------------
+
+
+def _fill(state: State, worker: WorkerRecord) -> Flight | None:
+    """Make a flight of what the worker should do next; None when there is nothing."""
+    node = _first_there(state, worker)
+    if node is None:
+        return None
+    state.flight_count += 1
+    flight = Flight(state.flight_count)
+    _place(worker, node, flight)
+    node.job.last = worker
+    pace = state.paces[node.function]
+    if not pace.allowed or node.task._options.crash_retries == 0:
+        flight.is_short = False
+    else:
+        flight.cost = pace.mean
+        more = pace.allowed - 1
+        if node.job.background:
+            more = min(more, _even(state, worker, node.job))
+        _extend(state, worker, flight, [more, pace.mean])
+        flight.is_short = flight.cost < 2 * _target(state)
+    flight.unanswered = len(flight.nodes)
+    flight.forget, worker.forget = worker.forget, []
+    worker.flights.append(flight)
+    return flight
+
+
+def _first_there(state: State, worker: WorkerRecord) -> Node | None:
+    """Take the next task that can be sent at once; those before it wait for their inputs."""
+    while True:
+        node = first(state, worker)
+        if node is None or node.flying == len(node.distinct):
+            return node
+        found = _has_inputs(state, worker, node)
+        if found:
+            return node
+        if found is None:
+            return None
+
+
+def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[float]) -> None:
+    """Let more tasks of the same job go along; `budget` is that of the first task's function.
+
+    A budget is how many more tasks of a function may go, and the seconds that one takes.
+    """
+    first = flight.nodes[0]
+    job = first.job
+    lane = worker.lanes[job.background]
+    budgets = {first.function: budget}
+    cost = flight.cost
+    limit = _fair(state, worker, lane, job, cost)
+    most = limit + min(limit, _target(state))
+    while cost < limit or (cost < most and _is_within(lane, flight)):
+        node = another(state, worker, lane, job)
+        if node is None:
+            break
+        if node.flying < len(node.distinct):
+            found = _has_inputs(state, worker, node)
+            if found is None:
+                break
+            if not found:
+                continue
+        function = node.function
+        known = budgets.get(function)
+        if known is None:
+            pace = state.paces[function]
+            known = budgets[function] = [pace.allowed, pace.mean]
+        if not known[0] or node.task._options.crash_retries == 0:
+            put_back(state.queues, worker, node)
+            break
+        _place(worker, node, flight)
+        known[0] -= 1
+        cost += known[1]
+    flight.cost = cost
+
+
+def _is_within(lane: Lane, flight: Flight) -> bool:
+    """Tell whether a flight that ended here would leave several values for what comes later."""
+    following = lane.following
+    return flight.joins > 1 or bool(following and len(following[-1].distinct) > 1)
+
+
+def _target(state: State) -> float:
+    """Return the seconds of work that a flight should have, where there is enough of it."""
+    return TARGET * max(1.0, len(state.workers) / SERVED)
+
+
+def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float) -> float:
+    """Return the seconds of work up to which one more task goes into a flight.
+
+    The worker's part of all the work that is sent and ready goes in equal flights of about
+    `_target`, or in one flight where two would be sent at once anyway. What is queued for the
+    worker is its own, unless all can have the inputs, and so is what follows from what it was sent.
+    """
+    target = _target(state)
+    if lane.following:
+        return target
+    if lane.queue and not is_at_hand(lane.queue[0]):
+        part = (len(lane.queue) + 1) * mean
+    elif len(job.ready) * mean > _PLENTY * target * len(state.workers):
+        return target - mean / 2
+    else:
+        there = [w for w in state.workers if w.up and not w.doomed]
+        flying = sum(f.cost for w in there for f in w.flights)
+        queues = [w.lanes[job.background].queue for w in there]
+        shared = sum(len(queue) for queue in queues if queue and is_at_hand(queue[0]))
+        whole = (len(job.ready) + shared + 1) * mean + flying
+        part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.flights)
+    flights = round(part / target)
+    return max(part if flights <= 2 else part / flights, LEAST) - mean / 2
+
+
+def _even(state: State, worker: WorkerRecord, job: Job) -> int:
+    """Return how many more tasks a worker may have of a job whose values stay where they are made.
+
+    All work that follows goes where they are: their number counts, however short the tasks are.
+    """
+    left = len(job.ready) + sum(job.active.values())
+    return -(-left // max(1, min(state.size, job.cap))) - job.active[worker]
+
+
+def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
+    """Count a task as sent: what follows from it can go along."""
+    job = node.job
+    if node.phase == FETCHING:
+        del worker.fetching[node]
+    node.phase = SENT
+    node.home = worker
+    job.active[worker] = job.active.get(worker, 0) + 1
+    flight.nodes.append(node)
+    followers = []
+    for user in node.users:
+        user.open -= 1
+        user.flying += 1
+        if user.site is None:
+            user.site = worker
+            if user.open:
+                flight.joins += 1
+        elif user.site is worker:
+            if not user.open:
+                flight.joins -= 1
+        else:
+            user.site = MIXED
+            continue
+        if not user.open and user.phase == WAITING and not user.job.has_priorities:
+            if user.job is job:
+                followers.append(user)
+            else:
+                worker.lanes[user.job.background].following.append(user)
+    if followers:
+        worker.lanes[job.background].following += followers[::-1]
+    drops = []
+    for source in node.distinct:
+        source.unsent -= 1
+        if source.phase == SENT or source.holder is worker:
+            is_only = source.copies is None
+        else:
+            is_only = _load(worker, source, flight)
+        if is_only and not source.unsent and not source.stays:
+            source.dropped = True
+            drops.append(source.id)
+    flight.drops.append(tuple(drops))
+
+
+def _load(worker: WorkerRecord, source: Node, flight: Flight) -> bool:
+    """Send a value along if the worker does not have it; return whether no other has it."""
+    copies = source.copies
+    if copies is None:
+        copies = source.copies = []
+    if worker not in copies:
+        copies.append(worker)
+        flight.loads.append(source)
+        worker.holding[source.id] = source
+    return source.holder is None and len(copies) == 1
+
+
+def _has_inputs(state: State, worker: WorkerRecord, node: Node) -> bool | None:
+    """Tell whether all inputs are at the worker or at hand; else ask for them.
+
+    None: the worker waits for enough, and should take no more such tasks.
+    """
+    missing = [s for s in node.distinct if s.phase != SENT and not is_at(s, worker)]
+    if not missing:
+        return True
+    queues = state.queues
+    if queues.stuck:
+        there = next((s for s in missing if s in queues.stuck), None)
+        if there is not None:
+            _send_to_stuck(state, node, there)
+            return False
+    if len(worker.fetching) >= AHEAD and node not in worker.fetching:
+        put_back(queues, worker, node)
+        return None
+    queues.fetch(worker, node, missing)
+    return False
+
+
+def _send_to_stuck(state: State, node: Node, source: Node) -> None:
+    """Let a task run at the worker that a value of it can't leave, or let it fail."""
+    queues = state.queues
+    stuck = queues.stuck
+    others = (s for s in node.distinct if s in stuck and s.holder is not source.holder)
+    queues.unqueue(node)
+    if next(others, None) is not None:
+        state.refcounts.fail_all(node, stuck[source])
+    elif not node.flying:
+        assert source.holder is not None
+        queues.queue_at(source.holder, node)
+        state.has_moved = True

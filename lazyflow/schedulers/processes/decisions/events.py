@@ -1,0 +1,518 @@
+"""What happens to the state when workers answer or die, values come, and jobs begin or end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from lazyflow.errors import StoreFull
+from lazyflow.graph.task import HELD
+from lazyflow.schedulers.processes.decisions.assignment import assign, may_spread
+from lazyflow.schedulers.processes.decisions.nodes import (
+    ALWAYS,
+    DONE,
+    FAILED,
+    MISSING,
+    MIXED,
+    READY,
+    SENT,
+    WAITING,
+    Arrived,
+    Free,
+    Job,
+    Lost,
+    Node,
+    Recall,
+    ToWorker,
+    WorkerRecord,
+)
+from lazyflow.schedulers.processes.decisions.pool_state import State, purge
+
+# -- events of answers: a worker's tasks are done, have failed, come back, or returned lazy values
+
+
+def answered(
+    state: State,
+    worker: WorkerRecord,
+    number: int,
+    done: Sequence[tuple[Node, Any, int, bool]],
+    failed: Sequence[tuple[Node, Any]],
+    times: dict[int, tuple[int, float]],
+    deferred: Sequence[Node] = (),
+) -> None:
+    """Take a worker's answer to a flight, or to a part of it.
+
+    Parameters
+    ----------
+    done
+        Node, value or MISSING, its size in bytes, and whether the worker has it still.
+    failed
+        Node and error.
+    times
+        The number of calls and their seconds, by function.
+    deferred
+        Nodes that were not run, since an input turned out to be a lazy value.
+    """
+    flight = worker.flight(number)
+    if flight is not None and times:
+        flight.nodes[0].job.seconds += sum(seconds for _, seconds in times.values())
+    for function, (calls, seconds) in times.items():
+        state.paces[function].measured(calls, seconds)
+    for node, value, size, is_there in done:
+        _done(state, node, worker, value, size, is_there)
+    for node, error in failed:
+        state.refcounts.leave(node, worker)
+        state.refcounts.fail_all(node, error, worker)
+    if deferred:
+        _defer(state, worker, deferred)
+    _count_answers(worker, number, len(done) + len(failed) + len(deferred))
+    assign(state)
+
+
+def recalled(
+    state: State, worker: WorkerRecord, groups: Iterable[tuple[int, Sequence[Node]]]
+) -> None:
+    """Take back what a worker did not begin: the nodes of each flight; the last sent come first."""
+    worker.recalling = False
+    back: list[Node] = []
+    for number, nodes in groups:
+        for node in nodes:
+            state.refcounts.unsend(node, worker)
+        back += nodes
+        _count_answers(worker, number, len(nodes))
+    for node in back:
+        state.refcounts.requeue(node)
+    assign(state)
+
+
+def postponed(state: State, worker: WorkerRecord, number: int, node: Node) -> None:
+    """Learn that a task returned a lazy value: `provide` or `fail` comes later."""
+    state.refcounts.await_again(node, worker)  # it ran: what drops its inputs drops them still
+    state.refcounts.uses_no_more(node, was_sent=True)
+    node.distinct = ()
+    node.open += 1  # for what it returned
+    node.stays = True  # tasks that were sent after it will come back and need it again
+    worker.forget.append(node.id)
+    _count_answers(worker, number, 1)
+    node.job.later[node] = None
+    if node.job.over:
+        state.refcounts.abandon([node])
+
+
+def _defer(state: State, worker: WorkerRecord, nodes: Sequence[Node]) -> None:
+    """Take tasks back that met a lazy value; their worker keeps what they need."""
+    for node in reversed(nodes):
+        state.refcounts.unsend(node, worker)
+    for node in nodes:
+        worker.forget.append(node.id)  # it knows that another run makes it
+        node.stays = True  # what was sent after it will come back, too
+        for source in node.distinct:
+            source.stays = True
+        state.refcounts.requeue(node)
+
+
+def _done(
+    state: State, node: Node, worker: WorkerRecord, value: Any, size: int, is_there: bool
+) -> None:
+    refcounts = state.refcounts
+    node.phase = DONE
+    node.home = None
+    node.value = value
+    node.size = size
+    if node in node.job.once:
+        node.job.once[node] = True
+    if node.packed:
+        node.packed = ()
+    if is_there or node.dropped:  # dropped already, as its last user began: lost with that
+        node.holder = worker
+        worker.holding[node.id] = node
+    for user in node.users:
+        user.flying -= 1
+        if not user.flying:
+            user.site = None
+            if not user.open and user.phase == WAITING:
+                state.queues.make_ready(user)
+    for source in node.distinct:
+        source.left -= 1
+        if not source.left:
+            refcounts.let_go(source)
+    if node.want:
+        state.lineage.offer(node)
+    if not node.left:
+        refcounts.release(node)
+    elif node.dropped and node.unsent:
+        state.lineage.remake_dropped(node)
+    refcounts.not_active(node.job, worker)
+
+
+def _count_answers(worker: WorkerRecord, number: int, count: int) -> None:
+    flight = worker.flight(number)
+    if flight is not None:
+        flight.unanswered -= count
+        if not flight.unanswered:
+            worker.flights.remove(flight)
+
+
+# -- events of values: they are given, arrive, can't be had, are asked for, or are held no more
+
+
+def provide(state: State, node: Node, value: Any, size: int = 0) -> None:
+    """Take the value of a node that no task of its own makes, and its size if it is encoded."""
+    if node.phase != WAITING:
+        state.out.append(Free(value))
+        return
+    node.phase = DONE
+    node.open = 0
+    node.value = value
+    node.size = size
+    job = node.job
+    job.later.pop(node, None)
+    if node in job.once:
+        job.once[node] = True
+    for user in node.users:
+        user.open -= 1
+        if not user.open and not user.flying and user.phase == WAITING:
+            state.queues.make_ready(user)
+    if node.want:
+        state.lineage.offer(node)
+    if not node.left:
+        state.refcounts.release(node)
+    assign(state)
+
+
+def packed(state: State, found: Iterable[tuple[Node, tuple[Any, ...]]]) -> None:
+    """Take the arguments of some tasks as they are sent."""
+    for node, arguments in found:
+        node.packed = arguments
+        node.open -= 1
+        if not node.open and not node.flying:
+            state.queues.make_ready(node)
+    assign(state)
+
+
+def fail(state: State, node: Node, error: Any) -> None:
+    """Let a task fail that did not run, and what needs it.
+
+    One that was sent somewhere may yet come to an end there, or come back and fail.
+    """
+    if node.phase == SENT:
+        node.job.verdicts[node] = error
+    state.refcounts.fail_all(node, error)
+    state.lineage.sweep()
+
+
+def shared(state: State, node: Node, value: Any) -> None:
+    """Take the encoded value that a worker was asked for."""
+    node.sharing = False
+    if node.phase != DONE or node.value is not MISSING:
+        state.out.append(Free(value))
+        return
+    node.value = value
+    state.queues.stuck.pop(node, None)
+    state.queues.fetched(node)
+    if node.want:
+        state.lineage.offer(node)
+    assign(state)
+
+
+def unshareable(state: State, node: Node, error: Any) -> None:
+    """Learn that a value can't leave its worker: what needs it has to run there."""
+    node.sharing = False
+    if node.phase != DONE or node.value is not MISSING:
+        return
+    state.queues.stuck[node] = error
+    state.refcounts.unsafe.pop(node, None)
+    for user in state.queues.waiters.pop(node, ()):
+        state.queues.unqueue(user)
+        state.refcounts.requeue(user)
+    if node in node.job.delivered:
+        state.out.append(Lost(node, error))
+    assign(state)
+
+
+def want(state: State, node: Node) -> None:
+    """Have a held value sent to the parent; the instruction `Arrived` follows, or `Lost`."""
+    node.want = ALWAYS
+    stuck = state.queues.stuck.get(node)
+    if node.phase == DONE:
+        if node.value is not MISSING:
+            state.out.append(Arrived(node, node.value))
+        elif stuck is not None and type(stuck) is not StoreFull:  # there may be room by now
+            state.out.append(Lost(node, stuck))
+        else:
+            state.queues.share(node)
+    elif node.phase == FAILED:
+        state.out.append(Lost(node, node.value))
+    # else it is being made again, and comes when it is done
+
+
+def unpin(state: State, node: Node) -> None:
+    """Learn that nobody outside holds the value of a node any more."""
+    if node.pinned:
+        node.pinned = False
+        node.left -= 1
+        state.refcounts.not_unsafe(node)
+        if not node.left:
+            state.refcounts.let_go(node)
+        state.lineage.sweep()
+
+
+def make_safe(state: State, most: int = 1) -> None:
+    """Copy held values out of their workers, so many at once, while nothing else is to be done."""
+    lineage = state.lineage
+    while lineage.unshared and len(lineage.copies_to_come()) < most:
+        node = lineage.unshared.popleft()
+        if node in state.refcounts.unsafe and node.phase == DONE and not node.sharing:
+            lineage.copy_if_room(node)
+
+
+# -- events of jobs: they begin, end, or need less than they did --------------------------
+
+
+def add_job(state: State, job: Job, failed: Iterable[tuple[Node, Any]] = ()) -> None:
+    """Take in a job whose nodes are linked; its inputs from other jobs are counted in here.
+
+    `failed` are nodes that can't run, with their errors.
+    """
+    failed = list(failed)
+    for node in job.nodes:
+        if node.pinned:
+            node.stays = True
+        if node.phase == DONE or node.open or node.value is not MISSING:
+            job.given.add(node)
+        if node.phase == DONE:
+            continue
+        if node.packed == ():
+            state.lineage.pack(node)
+        for source in node.distinct:
+            phase = source.phase
+            if phase == SENT:
+                node.flying += 1
+                if node.site is not source.home:
+                    node.site = source.home if node.site is None else MIXED
+            elif phase != DONE:
+                node.open += 1
+                if phase == FAILED:
+                    failed.append((node, source.value))
+            if source.job is not job:
+                _depend(job, node, source)
+    job.lineage_size = len(job.nodes) + sum(d.lineage_size for d in job.depends)
+    job.seconds = sum(d.seconds for d in job.depends)
+    state.size = max(state.size, job.cap)
+    state.jobs[job.background][job] = None
+    for node, error in failed:
+        state.refcounts.fail_all(node, error)
+    for node in reversed(job.nodes):  # the first in the plan on top of the stacks
+        if node.phase == WAITING and not node.open and not node.flying:
+            state.queues.make_ready(node)
+    assign(state)
+
+
+def _depend(job: Job, node: Node, source: Node) -> None:
+    """Let a node use a value of another job."""
+    source.users.append(node)
+    source.left += 1
+    source.unsent += 1
+    if source.job not in job.depends:
+        job.depends.add(source.job)
+        source.job.dependents += 1
+
+
+def end_job(state: State, job: Job) -> None:
+    """Give up what a job still wanted: it is over. Values of it that are held stay."""
+    if job.over:
+        return
+    job.over = True
+    state.jobs[job.background].pop(job, None)
+    was_needed = False
+    for node in reversed(job.nodes):
+        is_wanted = node.want and node not in job.delivered
+        if node.pinned and node not in job.delivered:
+            node.pinned = False
+            node.left -= 1
+        phase = node.phase
+        if phase < SENT:
+            if is_wanted or not node.left:  # tasks of other jobs that wait for it fail
+                was_needed = True
+                state.refcounts.abandon(state.refcounts.give_up_one(node))
+        elif not node.left:
+            state.refcounts.let_go(node)
+    if was_needed:
+        purge(state.workers)
+    _run_later_again(state, job)
+    state.refcounts.ended.append(job)
+    state.lineage.sweep()
+
+
+def _run_later_again(state: State, job: Job) -> None:
+    """Run the tasks of an ended job again that returned a lazy value, and that others need.
+
+    The runs that made those values are over with the job.
+    """
+    later, job.later = job.later, {}
+    lost = []
+    for node in later:
+        node.distinct = tuple(dict.fromkeys(node.inputs))
+        node.value = MISSING  # it may be at hand, and not be pickled yet
+        lost += state.lineage.count_in(node)
+    for node in (*later, *state.lineage.remake(lost)):
+        state.refcounts.requeue(node)
+    if later:
+        assign(state)
+
+
+def give_up(state: State, nodes: Iterable[Node]) -> None:
+    """Give tasks up that nobody needs."""
+    unneeded = set(nodes)
+    for node in unneeded:
+        if node.pinned and node.phase < SENT and node not in node.job.delivered:
+            node.pinned = False
+            node.left -= 1
+    state.refcounts.abandon([n for n in unneeded if n.phase < SENT], unneeded)
+    state.lineage.sweep()
+
+
+# -- workers ------------------------------------------------------------------------------
+#
+# Events of workers: they are started, can be sent tasks, take longer than they should, or die.
+#
+# When a worker dies, the task that ran, or whose result was being pickled, is charged; what else
+# was sent there goes back without a mark. A value that only the dead worker had is made again by
+# its task, as long as its lineage is kept (lineage.py). Values that were shared are in memory of
+# which the parent has a descriptor, and outlive their worker.
+
+
+def add_worker(state: State, worker: WorkerRecord) -> None:
+    """Learn that a worker is being started."""
+    state.starting = max(0, state.starting - 1)
+    state.workers.append(worker)
+
+
+def starting_failed(state: State, count: int) -> None:
+    """Learn that no more than `count` workers can be had."""
+    state.starting = 0
+    state.size = max(1, count)
+
+
+def worker_up(state: State, worker: WorkerRecord) -> None:
+    """Learn that a worker can be sent tasks."""
+    worker.up = True
+    assign(state)
+
+
+def overdue(state: State, worker: WorkerRecord, number: int) -> None:
+    """Learn that a flight takes longer than it should while other workers have nothing."""
+    flight = worker.flight(number)
+    if flight is not None:
+        flight.is_late = True
+        is_behind = flight.unanswered > 1 or len(worker.flights) > 1
+        if is_behind and any(may_spread(f.nodes[0].job) for f in worker.flights):
+            recall(state, worker)
+        for node in tuple(worker.fetching):  # what it waits for is of use elsewhere
+            if may_spread(node.job):
+                state.queues.unqueue(node)
+                state.refcounts.requeue(node)
+    assign(state)
+
+
+def recall(state: State, worker: WorkerRecord) -> None:
+    """Have a worker give back what it did not begin."""
+    if not worker.recalling:
+        worker.recalling = True
+        state.out.append(Recall(worker))
+
+
+# -- the death of a worker -----------------------------------------------------------------
+
+
+def lost(
+    state: State,
+    worker: WorkerRecord,
+    charged: int,
+    died: Callable[[Node, int], Any],
+    pickled: int = 0,
+) -> None:
+    """Take in that a worker has died.
+
+    Parameters
+    ----------
+    charged
+        The id of the task that ran last, or 0: to blame unless its result has come.
+    died
+        Makes the error of a task that has killed so many workers; 0: its value is lost, and it
+        must not run again.
+    pickled
+        The id of the task whose result was just being pickled for others, or 0: to blame instead.
+    """
+    guilty = _guilty(worker, charged, pickled)
+    state.workers.remove(worker)
+    worker.up = False
+    for_others = [i for i in state.out if not (isinstance(i, ToWorker) and i.worker is worker)]
+    state.out.clear()
+    state.out.extend(for_others)
+    back = _take_back(state, worker)
+    again = state.lineage.remake(_drop_values(worker), died)
+    if guilty is not None:
+        crashes = guilty.job.crashes
+        attempts = crashes[guilty] = crashes.get(guilty, 0) + 1
+        if attempts > guilty.job.crash_retries_of(_maker(guilty).task):
+            state.refcounts.fail_all(guilty, died(guilty, attempts))
+    for node in (*back, *again):
+        state.refcounts.requeue(node)
+    assign(state)
+
+
+def _maker(node: Node) -> Node:
+    """Return the node whose value a node hands on, or itself."""
+    while node.task._func is HELD and node.distinct:
+        node = node.distinct[0]
+    return node
+
+
+def _guilty(worker: WorkerRecord, charged: int, pickled: int) -> Node | None:
+    if pickled:
+        node = worker.holding.get(pickled)
+        return node if node is not None and node.phase == DONE and node.sharing else None
+    for flight in worker.flights:
+        for node in flight.nodes:
+            if node.id == charged and node.phase == SENT and node.home is worker:
+                return node
+    return None
+
+
+def _take_back(state: State, worker: WorkerRecord) -> list[Node]:
+    """Undo what was sent to a worker or queued for it, last first."""
+    back = []
+    for flight in reversed(worker.flights):
+        for node in reversed(flight.nodes):
+            if node.phase == SENT and node.home is worker:
+                state.refcounts.unsend(node, worker)
+                back.append(node)
+    worker.flights.clear()
+    waiting = list(worker.fetching)
+    for lane in worker.lanes:
+        waiting += [n for n in lane.queue if n.phase == READY and n.home is worker]
+        lane.queue.clear()
+        lane.following.clear()
+        lane.arrived.clear()
+    for node in waiting:
+        state.queues.unqueue(node)
+    return back + waiting
+
+
+def _drop_values(worker: WorkerRecord) -> list[Node]:
+    """Take a worker out as a holder; return the nodes whose values are nowhere now."""
+    missing = []
+    for node in worker.holding.values():
+        copies = node.copies
+        if copies is not None and worker in copies:
+            copies.remove(worker)
+            if not copies:
+                node.copies = None
+        if node.holder is worker:
+            node.holder = None
+            node.sharing = False
+            if node.phase == DONE and node.value is MISSING:
+                missing.append(node)
+    worker.holding.clear()
+    return missing
