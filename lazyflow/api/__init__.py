@@ -17,33 +17,23 @@ A wait that is interrupted or times out cancels only the work that the waiting c
 
 The modules; each imports only those above it, by test:
 
-    advice          operations that lazy values refuse, and what to type instead
     graph_pickle    lazy values as bytes
-    targets         the lazy values in the arguments of one call, and the places of their values
-    run_options     the checked keywords of one call, and the scheduler that they lead to
-    runs            runs of plans: started, waited for, left running in the background, retried
+    runs            the arguments and keywords of one call; runs of plans: started, waited for, left
+                    in the background, retried
     works           what observers hear beside runs: pieces of work of several, as a fit
     evaluate        `compute`, `persist`, `optimize`, `is_lazy`
-    waiting         `wait`, `gather`, and ``await x``
-    lazy            `Delayed`: tasks that behave like their results
+    waiting         `wait`, `gather`, ``await x``, `as_completed`
+    lazy            `Delayed`: tasks that behave like their results, and what they refuse
     collection      `Collection`: other objects that are made of tasks
-    decorator       `delayed`
-    reduction       `tree_reduce`
+    decorator       `delayed`, `tree_reduce`
     rerunning       `rerun`: a failed task again, for a debugger
     tracing         `trace`: a graph that is planned once and run again with other values
-    arrivals        `as_completed`
-    futures         `Future`, and the thread that calls users' callbacks
-    submitting      `submit`, `map` and `put`
-    pending_calls   the limit on pending calls of an actor
-    actor_settings  the options of an actor
-    actor_handles   handles on actors, here and in other processes
-    actors          `actor`, which makes classes of actors
+    futures         `Future`, `submit`, `map` and `put`, and the thread of users' callbacks
+    actors          `actor`, which makes classes of actors; handles on them, their pending calls
     actor_pool      `ActorPool`
-    lock            a lock that one task at a time may hold
-    state_cells     the values of worker states in a process
-    worker_states   `worker_state`
+    worker_states   `worker_state`: values that a process builds once, and their locks
 
-One call of ``x.compute()`` goes `lazy`, `evaluate`, `targets`, then `graph.passes` makes the plan,
-`runs` starts it on the scheduler that `run_options` chose and returns the values, and `targets`
-puts them in the places of the lazy values.
+One call of ``x.compute()`` goes `lazy`, `evaluate`, `runs`, then `graph.plan` makes the plan, and
+`runs` starts it on the scheduler that the keywords chose, and puts the values in the places of the
+lazy values.
 """

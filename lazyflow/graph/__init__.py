@@ -4,21 +4,21 @@ The modules in reading order, which is also that of their imports:
 
 =============  ===================================================================================
 kinds          sorts the types of arguments and results into the few kinds that are told apart
+guards         views of arrays that can't be written through
 options        the options of a task, and ``with annotate(...)``
 arguments      `Binder` puts the values of inputs in their places among a task's arguments
 task           `Task`: one call to run, which points at the tasks whose results it needs
 binding        `bind` finds those tasks among the arguments, once, when the call is made
-building       makes tasks of calls, and leaves of values
 items          results that have several parts, and how many a function's annotation promises
 function_code  what the code of a function reads, and which functions it wraps
-keys, tokens/  names of tasks as text, made of content where a task is pure
-plan           `Plan`: the tasks below the wanted ones, as numbers and lists
-passes         `make_plan`, and the passes in one list: merge equal tasks, fuse chains
+tokens/        names of tasks as text, made of content where a task is pure
+plan           `Plan`: the tasks below the wanted ones, as numbers and lists; `make_plan` and the
+               passes in one list: merge equal tasks, fuse chains
 spec           the rules that every plan follows, checked by the tests
 grouping       groups of small tasks, for schedulers for which a message is expensive
 =============  ===================================================================================
 
-A call of a `delayed` function makes a task (``building.new_task``, or field by field in
-``api/lazy.py``); `compute` has ``passes.make_plan`` number the tasks below it, and a scheduler
+A call of a `delayed` function makes a task (``binding.new_task``, or field by field in
+``api/lazy.py``); `compute` has ``plan.make_plan`` number the tasks below it, and a scheduler
 runs that plan, filling the arguments of each task by its binder.
 """

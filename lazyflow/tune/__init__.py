@@ -19,10 +19,10 @@ search the experiment.
 `sampling`   what the next trial tries
 `stopping`   which trials go on
 `reporting`  what the function of a trial calls
-`runner`     where it runs; `runners`: as many as there may be at once
+`runners`    where it runs, and as many as there may be at once
 `trial`      what is known of a trial; `storage`: the same in a folder
-`result`     what a search has found; `plots`: pictures of it
-`callbacks`  hooks, TensorBoard; `display`: the table that shows how it is doing
+`result`     what a search has found, and pictures of it
+`callbacks`  hooks, TensorBoard, and the table that shows how it is doing
 
 `model_selection`  `GridSearchCV` and its like, with scikit-learn's names: what they hand to workers
 `shared_steps`     their fits as one graph, with what candidates have in common

@@ -2,11 +2,10 @@
 
 In reading order:
 
-    program.py   what is computed                   lowering.py  programs as plain steps
-    order.py     the one order of reductions        moments.py   counts, means and squares in it
+    program.py   what is computed, and the same as plain steps of the dtypes that operations take
+    order.py     the one order of reductions, and counts, means and squares in it
     planning.py  steps and passes, by shapes        reports.py   NumPy's warnings, each once
     whole.py     run by NumPy's functions           native/      run by generated kernels
-    describe.py  which way a program runs, in words
     run.py       run_program, merge, report         draws/       random numbers by their places
 
 `run_program` lowers a program once and plans it once for each tuple of shapes. It is run by

@@ -2,13 +2,13 @@
 
 In reading order:
 
-expr, selection, lazy_dtype
+expr, selection
     One operation on arrays; what a view selects; a dtype that is found out later.
-sources, views, align, elementwise, reduce, tree, scan, moments
+sources, views, align, elementwise, reductions, scan
     Where arrays come from, and the kinds that most functions are made of.
 rechunking, reshaped, joined, contraction, extended, indexing
     Other chunks and shapes, products, neighbours, and index arrays.
-per_block, bound_call, block_call, returned, compiled
+user_calls
     Functions of blocks: lazyflow's and users' own.
 task_parts, reading, blas_threads, lowering
     What tasks are made of besides blocks; how they read; what they take of BLAS; the tasks of a

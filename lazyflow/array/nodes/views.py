@@ -1,7 +1,7 @@
 """Views: slices, new and dropped axes, transposition and broadcasting, all as one node.
 
 Any chain of them is one `View` of what is below, and moves down through most operations
-(pipeline.py), so that only what is needed is read.
+(passes/rewrites.py), so that only what is needed is read.
 """
 
 from __future__ import annotations

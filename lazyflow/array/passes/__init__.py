@@ -1,6 +1,5 @@
 """Passes over expressions: cheaper equals, found by looking at all wanted arrays at once.
 
-`pipeline` has the list of the passes; each has a module of its own, and the last one is
-`fuse`, which makes a `group_program` of each group of operations.
-`spec` has the rules that hold after each of them.
+`rewrites` has the passes and their list; the last one is `fusion`, which makes a program of each
+group of operations. `spec` has the rules that hold after each of them.
 """

@@ -5,11 +5,11 @@ In reading order:
     block_layout.py   blocks that go together, by labels of axes
     map_blocks.py     map_blocks, blockwise     from_function.py  values of a function of indices
     reduction.py      reductions in a tree      windows.py        sliding windows
-    signatures.py     of generalised ufuncs     gufuncs.py        apply_gufunc, gufunc, as_gufunc
+    gufuncs.py        apply_gufunc, gufunc, as_gufunc, and their signatures
     along_axes.py     slices, single elements   numpy_gufuncs.py  generalised ufuncs of others
     blocks.py         x.blocks[0, 1:]
 
-A function is bound to its arguments (nodes/user_calls.py) and called once for each block of the
-result (nodes/user_calls.py), with the blocks that `block_layout.input_blocks` chooses.
+A function is bound to its arguments and called once for each block of the result
+(nodes/user_calls.py), with the blocks that `block_layout.input_blocks` chooses.
 `map_overlap` stands in ../overlap.py, which is public as ``la.overlap``.
 """

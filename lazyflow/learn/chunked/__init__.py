@@ -5,7 +5,6 @@
 `metrics`    accuracy_score, log_loss, mean_squared_error, r2_score
 
 `rows`     arrays whose rows are cut alike, and sums over their chunks
-`losses`   log losses by label and column, which can be merged
 `moments`  weights, means and squared deviations of columns, which can be merged
 
 What is in memory goes to scikit-learn, which is needed. Nothing is imported here, so that a

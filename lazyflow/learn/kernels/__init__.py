@@ -5,7 +5,6 @@
 `tiles`         scores, exponentials and sums of a few rows, of which the others are made
 `addresses`     any number of arrays as one argument, by where their memory is
 `slopes`        derivatives of the losses for one row, for the kernels of steps
-`dense_steps`   steps of SAGA and SVRG through blocks of rows of dense chunks
-`sparse_steps`  the same through rows of sparse chunks, touching only what a row has
+`steps`         steps of SAGA and SVRG through blocks of dense rows, and through sparse rows
 `blocks`        how curved blocks of rows are, which bounds the steps
 """

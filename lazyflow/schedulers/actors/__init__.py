@@ -50,16 +50,14 @@ never runs a call twice, and results above 16 KiB stay in the cluster. Different
 
 The modules:
 
-    calls.py           what an actor is made of, and what a call of it is
+    calls.py           what an actor is made of, what a call of it is, and circles of waiting calls
     call_executors.py  where calls run: in the caller's thread, in threads, in an event loop
     local.py           actors of this process: on sync and threads
 
-    waits.py           which actors wait for which: circles are found
     handles/           handles in other processes
 
     ports.py           protocols of what differs where the object is in another process
-    remote_actor.py    such an actor on the caller's side: its calls, answers, deaths
-    inputs.py          the inputs of its calls: waited for, and packed
+    remote_actor.py    such an actor on the caller's side: its calls, their inputs, answers, deaths
     deaths.py          errors of calls whose process has ended
     instance.py        the object in its worker, and the calls of its methods
 

@@ -67,21 +67,18 @@ TLS, and workers and schedulers really killed; SLURM, Kubernetes and several mac
 
 The modules:
 
-    scheduler.py       the part of a scheduler that is the same for every engine
-    engine.py          the base class of engines: their thread, and what they learn of functions
+    scheduler.py    the part of a scheduler that is the same for every engine
+    engine.py       the base class of engines: their thread, and what they learn of functions
 
-    run.py             a run: from its beginning over what arrives and what goes wrong to its end
-    group_queue.py     which tasks go together, and which groups may go
-    task_group.py      such a group, and in which parts the engine keeps its results
-    naming.py          what the engine's own pages call a group
-    packing.py         what a run sends: groups, leaves and large literals; what can't be sent
-    outcome.py         results as the engine holds and moves them
-    results.py         what the caller holds of them, and the errors when they are lost
+    run.py          a run: from its beginning over what arrives and what goes wrong to its end
+    group_queue.py  which tasks go together, which groups may go, and what the engine keeps of them
+    packing.py      what a run sends: groups, leaves and large literals; what can't be sent
+    outcome.py      results as the engine holds and moves them
+    results.py      what the caller holds of them, and the errors when they are lost
 
-    work.py            a group inside the engine's worker, by the loop of sync
-    worker_threads.py  the threads in which groups run where the engine has none of its own
+    work.py         a group inside the engine's worker, by the loop of sync
 
-    actors/            actors, each of them in a worker of the engine
+    actors/         actors, each of them in a worker of the engine
 
 A compute goes through `EngineScheduler.make_run` and `start`, `EngineRun.begin`, `GroupQueue`,
 `Packer`, the engine's `submit`; then, in a worker, `Work`; and back by `Engine.receive`

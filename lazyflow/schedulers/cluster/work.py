@@ -173,7 +173,7 @@ class GroupReport(NamedTuple):
     times
         Number and seconds of calls, by digest of the function.
     events
-        What observers are to hear, in order: see events.py. Empty without observers.
+        What observers are to hear, in order: see `GroupLog`. Empty without observers.
     """
 
     number: int

@@ -34,51 +34,41 @@ For its users:
 The modules:
 
 `scheduler.py` starts, awaits, abandons and ends; `protocol.py` says what the parent and a worker
-send each other, `channel.py` carries it; `notices.py`: logging and warnings, as configured
-here; `surroundings.py`: environment variables and the recursion limit.
-What both sides share with other wires is in ``schedulers/remote/``: calls, task stubs, the
-caller's environment, and versions of the user's modules.
+send each other, and carries it; `surroundings.py` has what workers take over of the caller's
+surroundings: environment variables, the recursion limit, settings of logging and warnings.
+What both sides share with other wires is in ``schedulers/remote/``: calls, the caller's
+environment, and versions of the user's modules.
 
 decisions/, what is decided, without clock, process or socket:
 
-    nodes.py         what is known of tasks, jobs, workers, flights and functions
-    instructions.py  what the decisions have the driver do
-    state.py         the state of the pool, which is made of:
-    queues.py        ready tasks, and tasks that wait until a value can be had where they should run
-    refcounts.py     the counts: what needs a value, what can be dropped, fails or is given up
-    lineage.py       what is kept so that a lost value can be made again, and how it is
-    selection.py     the next task for a worker; batching.py: how many go there together
-    answers.py       the events of answers; values.py, jobs.py: of values, jobs
-    workers.py       the events of workers, and what the death of one costs
+    nodes.py       what is known of tasks, jobs, workers, flights and functions; instructions
+    pool_state.py  the state of the pool: queues of ready tasks, counts of what needs a value, and
+                   the lineage by which lost values are made again
+    assignment.py  the next task for a worker, and how many go there together
+    events.py      what happens: answers, values, jobs that begin and end, workers that die
 
 parent/, the way of one call first:
 
-    remote_run.py     a run, as the rest of the library sees it
-    job_builder.py    from a plan to a job, in the caller's thread
+    remote_run.py     a run, as the rest of the library sees it, and the job that is made of its plan
     driver.py         the thread that connects decisions, workers and runs
     event_loop.py     what it waits for, and the steps that other threads post to it
-    runs.py           runs are taken in, given results, and end
-    value_table.py    values of nodes are given, packed, fetched, and let go
-    sending.py        makes messages of flights; receiving.py makes events of messages
-    pool.py           the worker processes: started, read from, looked after, ended; deaths.py:
-                      their errors
-    worker_handle.py  one worker as the driver knows it, and what it prints; launch.py starts it
-    pool_value.py     values that stay in the pool: results, and what is put
-    packing.py        arguments that are pickled in a thread of their own; repeats.py: advice
-    merging.py        small last steps of reductions, run by the caller
-    memory.py         shared memory, as the parent has it
-    functions.py      functions by number
+    messages.py       messages are made of flights, and events of messages
+    pool.py           the worker processes: started, read from, looked after, ended
+    worker_handle.py  one worker as the driver knows it, how it is started, and what it prints
+    values.py         shared memory, arguments pickled in a thread of their own, functions by
+                      number, and values that stay in the pool
     actor_port.py     the end of actors here, and their processes
 
 worker/:
 
-    main.py            the main thread, from its start to its end
-    process.py         what every worker has: sockets, memory, what it follows of the caller's
-    task_worker.py     runs tasks; flight.py: those that came together, and what is answered
-    value_store.py     the values that it keeps
-    service.py         answers while a task runs
-    following.py       the user's modules, kept at the version that the caller has
-    reporting.py       records and warnings of tasks, on their way to the caller
-    parent_death.py    the worker ends with its parent; nested.py: computes inside a task
-    actor_worker.py    the process of an actor, and the end of the actor in it
+    main.py          the main thread from its start to its end, and the one that answers meanwhile
+    process.py       what all worker processes have: sockets, the user's modules, log records
+    task_worker.py   runs tasks, keeps values, answers
+    actor_worker.py  has an actor
+    nested.py        computes inside a task
+    parent_death.py  the worker ends with its parent
+
+Where to look: the order of tasks is decided in `assignment.py`; a value is dropped in
+`pool_state.py` (`RefCounts.release`); a death is charged in `events.py`; Ctrl-C is handled in
+``core/event.py`` and `scheduler.py`; a large literal is shared in `values.py` (`PoolMemory`).
 """

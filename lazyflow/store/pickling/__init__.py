@@ -1,7 +1,7 @@
 """Values and functions as bytes.
 
 The modules in reading order: `serialize` (`encode` and `decode`), `pickler` (what travels by which
-means), `files` and `variables` (values that stay where they are), `functions` (functions by name
-or by value, with a digest of their code), `nested` (containers deeper than pickle can follow),
-`parts` and `unpicklable` (where inside a value the culprit is, when pickling fails).
+means, and values that stay where they are), `classes` (classes by value), `functions` (functions by
+name or by value, with a digest of their code, and whether they carry state), `unpicklable` (where
+inside a value the culprit is, when pickling fails, and containers deeper than pickle can follow).
 """

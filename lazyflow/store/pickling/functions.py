@@ -5,7 +5,7 @@ under that name, which may be older: modules are edited and reloaded while worke
 of the code travels with the name. Only functions of modules that were imported from unchanged
 source are compared: pytest and others rewrite code while importing, and workers do not.
 
-The bytes of a callable say whether it carries state (see state.py). A worker opens code once, and
+The bytes of a callable say whether it carries state (see below). A worker opens code once, and
 state for each task; the memory of large arrays is there once for all, to be read only.
 """
 

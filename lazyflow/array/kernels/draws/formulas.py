@@ -248,7 +248,7 @@ def _high(x: Any, y: Any) -> Any:
 
 
 def _listed(m: Machine) -> tuple[Any, ...]:
-    """Return places in a table: see tables.py."""
+    """Return places in a table: see draw.py."""
     words = _two(m)
     starts = [m.at((x >> m.param(_SHIFT)) + CELLS) for x in words]
 

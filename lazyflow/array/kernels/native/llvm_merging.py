@@ -236,7 +236,7 @@ class _RowMerger(_Merger):
 
 
 class _MomentsMerger(_Merger):
-    """The function of moments, by the formulas of moments.py.
+    """The function of moments, by the formulas of order.py.
 
     Where all rows count the same, which without masks the first column tells for all, it takes
     fewer operations.

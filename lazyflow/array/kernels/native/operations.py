@@ -2,7 +2,7 @@
 
 These are IEEE's own operations, comparisons, integers that wrap, selections, casts whose result is
 defined, and the functions of elementary/. All other ufuncs are called at the addresses of their
-loops (loops.py).
+loops (kernels.py).
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ is free when its connection ends. While a pickled handle is under way, its sende
 
 The modules:
 
-    connection.py  frames on a socket, and the proof that both ends know the owner's key
-    exchange.py    the owner's side
-    borrowed.py    the borrower's side
+    borrowed.py  the borrower's side, and the socket: frames, and the proof that both know the key
+    exchange.py  the owner's side
 """

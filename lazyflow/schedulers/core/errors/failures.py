@@ -56,9 +56,7 @@ _OURS = (
     os.path.abspath(arguments.__file__),
 )
 
-_CALLERS = tuple(
-    os.path.join(_SCHEDULERS, "core", name) for name in ("run.py", "slow_path.py")
-)
+_CALLERS = (os.path.join(_SCHEDULERS, "core", "run.py"),)
 
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:

@@ -1,1 +1,1 @@
-"""The decisions: pure functions of events, which give instructions; read state.py first."""
+"""The decisions: pure functions of events, which give instructions; read pool_state.py first."""

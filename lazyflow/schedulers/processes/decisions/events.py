@@ -378,7 +378,7 @@ def give_up(state: State, nodes: Iterable[Node]) -> None:
 #
 # When a worker dies, the task that ran, or whose result was being pickled, is charged; what else
 # was sent there goes back without a mark. A value that only the dead worker had is made again by
-# its task, as long as its lineage is kept (lineage.py). Values that were shared are in memory of
+# its task, as long as its lineage is kept (`Lineage`). Values that were shared are in memory of
 # which the parent has a descriptor, and outlive their worker.
 
 

@@ -661,11 +661,7 @@ class Lineage:
                 self._refcounts.requeue(lost)
 
 
-# -- the state of the processes scheduler: what its decisions read and change -------------
-#
-# Nothing here knows a clock, a process or a socket, so the decisions are tested by themselves with
-# random histories. An event is a function of a `State`, in answers.py (what workers send),
-# values.py, jobs.py and workers.py; what has to be done is appended to `out`, see instructions.py.
+# -- all of it ----------------------------------------------------------------------------
 
 
 class State:

@@ -1,7 +1,7 @@
 """Running tasks: a worker keeps their values until a message lets it drop them.
 
 The main thread reads flights from its socket and runs them, so that a single task costs no
-change of threads. The service thread (service.py) answers on a socket of its own while a task
+change of threads. The service thread (main.py) answers on a socket of its own while a task
 runs.
 """
 

@@ -3,10 +3,9 @@
 In reading order:
 
     lanes.py          formulae in Python as LLVM's instructions
-    exponentials.py   logarithms.py   powers.py   trigonometric.py
-    inverses.py       the inverse tangent
-    division.py       quotients that are whole numbers, with NumPy's bits
-    formulas.py       the functions by name, as text
+    powers.py         exponentials, logarithms and powers
+    trigonometric.py  sines, cosines, tangents, and the inverse tangent
+    formulas.py       the functions by name, as text, and quotients that are whole numbers
     ufuncs.py         ufuncs of them
 
 Kernels call the functions on vectors of 16 numbers in registers; arrays that are computed without
