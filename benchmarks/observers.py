@@ -47,7 +47,7 @@ class Bench(common.Bench):
 
 def _counting(lib: Any) -> AbstractContextManager[Any]:
     """Return a block in which an observer counts what it hears."""
-    from lazyflow.api.runs import observers
+    from lazyflow.api.evaluate import observers
     from lazyflow.schedulers.core.base import Observer
 
     class Counter(Observer):

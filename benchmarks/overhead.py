@@ -295,7 +295,7 @@ def trace(bench: Bench) -> Table:
 
 def observer(bench: Bench) -> Table:
     """the tree with an observer that counts; result = µs that it adds to a lazyflow task"""
-    from lazyflow.api.runs import observers
+    from lazyflow.api.evaluate import observers
     from lazyflow.schedulers.core.base import Observer
 
     leaves = bench.size.leaves

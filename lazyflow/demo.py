@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import delayed
-from lazyflow.api.runs import observers
+from lazyflow.api.evaluate import observers
 from lazyflow.diagnostics.profiling.recorder import profile
 from lazyflow.schedulers.core.base import Observer
 

@@ -13,7 +13,7 @@ from lazyflow.api.actors import Actor, ActorClass
 from lazyflow.api.tracing import Trace
 from lazyflow.api.worker_states import WorkerState
 from lazyflow.schedulers.core.base import Observer
-from lazyflow.schedulers.core.observing import ProgramObserver
+from lazyflow.schedulers.core.lifecycle import ProgramObserver
 
 #: Names of types, which have no docstring of their own.
 ALIASES = type(Literal[0]), type(Callable[[], None])

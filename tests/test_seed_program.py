@@ -14,7 +14,7 @@ import pytest
 from numba import njit, types
 
 from lazyflow import config, delayed, persist
-from lazyflow.api.runs import observers
+from lazyflow.api.evaluate import observers
 from lazyflow.schedulers.core.base import Observer
 
 try:  # scikit-learn's own step where it still has this private function, else the same by hand

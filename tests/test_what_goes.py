@@ -18,7 +18,7 @@ from waiting import until
 import lazyflow
 import lazyflow.array as la
 from lazyflow import actor, compute, config, delayed, persist, put, submit
-from lazyflow.api.runs import observers
+from lazyflow.api.evaluate import observers
 
 PATIENCE = 20.0  # seconds
 

@@ -18,10 +18,9 @@ A wait that is interrupted or times out cancels only the work that the waiting c
 The modules; each imports only those above it, by test:
 
     graph_pickle    lazy values as bytes
-    runs            the arguments and keywords of one call; runs of plans: started, waited for, left
-                    in the background, retried
+    evaluate        `compute`, `persist`, `optimize`, `is_lazy`: their arguments and keywords, and
+                    runs of plans: started, waited for, left in the background, retried
     works           what observers hear beside runs: pieces of work of several, as a fit
-    evaluate        `compute`, `persist`, `optimize`, `is_lazy`
     waiting         `wait`, `gather`, ``await x``, `as_completed`
     lazy            `Delayed`: tasks that behave like their results, and what they refuse
     collection      `Collection`: other objects that are made of tasks
@@ -33,7 +32,7 @@ The modules; each imports only those above it, by test:
     actor_pool      `ActorPool`
     worker_states   `worker_state`: values that a process builds once, and their locks
 
-One call of ``x.compute()`` goes `lazy`, `evaluate`, `runs`, then `graph.plan` makes the plan, and
-`runs` starts it on the scheduler that the keywords chose, and puts the values in the places of the
-lazy values.
+One call of ``x.compute()`` goes `lazy`, `evaluate`, then `graph.plan` makes the plan, and
+`evaluate` starts it on the scheduler that the keywords chose, and puts the values in the places of
+the lazy values.
 """

@@ -17,15 +17,15 @@ from itertools import count
 from typing import Any, NoReturn, Protocol
 
 from lazyflow import config
-from lazyflow.api.futures import Future
-from lazyflow.api.lazy import Delayed
-from lazyflow.api.runs import (
+from lazyflow.api.evaluate import (
     OF_ENGINES,
     RunOptions,
     SchedulerLike,
     scheduler_or_default,
     start_background,
 )
+from lazyflow.api.futures import Future
+from lazyflow.api.lazy import Delayed
 from lazyflow.api.works import watching
 from lazyflow.departures import LastCall, WeakValues
 from lazyflow.graph.binding import new_leaf, new_task

@@ -9,9 +9,9 @@ from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
+from lazyflow.api.evaluate import OF_ENGINES
 from lazyflow.api.graph_pickle import pickled_as
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.runs import OF_ENGINES
 from lazyflow.config import nearest
 from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds

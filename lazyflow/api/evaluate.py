@@ -6,25 +6,522 @@ call make one plan, so that tasks which they share run once.
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+import operator
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
-from lazyflow.api.runs import (
-    Outcome,
-    RunOptions,
-    SchedulerLike,
-    Targets,
-    finalized,
-    finish,
-    start,
-    start_ahead,
-)
-from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
-from lazyflow.graph.plan import explain_plan, make_plan
-from lazyflow.graph.task import HELD, Task
-from lazyflow.schedulers.core.errors.failures import interrupted
-from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow import config
+from lazyflow.departures import gone
+from lazyflow.errors import Cancelled
+from lazyflow.graph.binding import bind
+from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds
+from lazyflow.graph.options import DEFAULT
+from lazyflow.graph.plan import Plan, explain_plan, make_plan
+from lazyflow.graph.task import HELD, Task, task_name, users_depth
+from lazyflow.schedulers.core.base import Request, Scheduler
+from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
+from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
+from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
+from lazyflow.schedulers.core.run import make_run
+from lazyflow.schedulers.core.snapshots import snapshot
+from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.registry import scheduler_named, scheduler_of
+from lazyflow.store.owned import ResultHandover, forms
+from lazyflow.store.values import IteratorItems
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 __all__ = ["compute", "is_lazy", "optimize", "persist"]
+
+
+# -- runs of plans: started, waited for, left running in the background, and of failed tasks again
+
+# -- the lazy values inside the arguments of one compute, and how their values replace them
+
+
+class Targets:
+    """The tasks inside the arguments of one call, and the places of their values.
+
+    ``tasks`` are to be planned; ``fill`` takes their values (or rebuilt tasks) in the same order.
+    With ``keep=False`` a collection may be computed from other tasks than its own; with
+    ``once=True`` its tasks may write their parts of the value in place, and can run once only.
+    ``light`` is true when all tasks are so short that one thread is faster than several.
+    """
+
+    def __init__(
+        self, args: tuple[Any, ...], traverse: bool, keep: bool = True, once: bool = False
+    ) -> None:
+        if all(kinds[type(x)] == LAZY for x in args):
+            self.tasks: list[Task] = list(args)
+            self._items: Sequence[Any] | None = None
+            self.light = False
+            return
+        self._items, self._binder = args, None
+        if not all(kinds[type(x)] in (LAZY, COLLECTION) for x in args):
+            self._items, self._binder = bind(args, {}, traverse=traverse, as_is=True)
+        self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
+        self.tasks = []
+        self.light = True
+        for item in _optimized(self._items, keep):
+            is_task = kinds[type(item)] == LAZY
+            self.light = self.light and not is_task and item.__lazyflow_light__
+            if once and not is_task:
+                item = item.__lazyflow_once__()
+            tasks = [item] if is_task else list(item.__lazyflow_tasks__())
+            self._parts.append((item, len(self.tasks), len(self.tasks) + len(tasks)))
+            self.tasks.extend(tasks)
+
+    def fill(self, values: list[Any], joined: Callable[[Any, list[Any]], Any]) -> tuple[Any, ...]:
+        """Return the arguments with values in the places of lazy values.
+
+        `joined` makes the value of a collection from the values of its tasks.
+        """
+        if self._items is None:
+            return tuple(map(_plain, values))
+        found = [
+            _plain(values[first]) if kinds[type(item)] == LAZY else joined(item, values[first:last])
+            for item, first, last in self._parts
+        ]
+        return tuple(self._binder.fill(found)[0] if self._binder is not None else found)
+
+
+def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
+    """Return the items, after each class of collections has optimized all of its own at once."""
+    groups: dict[Any, list[int]] = {}  # positions of the items of each class
+    for at, item in enumerate(items):
+        if kinds[type(item)] == COLLECTION:
+            groups.setdefault(type(item), []).append(at)
+    if not groups:
+        return items
+    found = list(items)
+    for cls, places in groups.items():
+        better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
+        for at, item in zip(places, better, strict=True):
+            found[at] = item
+    return found
+
+
+def finalized(item: Any, values: list[Any]) -> Any:
+    """Return the value of a collection, given those of its tasks; or the error of a failed one."""
+    for value in values:
+        if isinstance(value, CollectedError):
+            return value.error
+    return item.__lazyflow_finalize__(values)
+
+
+class CollectedError:
+    """Stands for the value of a task that failed, under ``on_error="collect"``."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _plain(value: Any) -> Any:
+    return value.error if type(value) is CollectedError else value
+
+
+# -- what one call asks of its run: the checked keywords, and the scheduler that they lead to
+
+
+class ClusterClient(Protocol):
+    """A client of a cluster, as dask's `distributed.Client`."""
+
+    def subscribe_topic(self, topic: str, handler: Any) -> Any:
+        """Call a handler for the events of a topic."""
+
+
+#: What ``scheduler=`` takes: a name, a scheduler, an executor or the client of a cluster.
+SchedulerLike: TypeAlias = "str | Scheduler | Executor | ClusterClient"
+
+
+_RAYS = "; with lazyflow.config.set(ray_options={{{!r}: ...}}): Ray gets it as it is.".format
+_DASKS = "; with dask.annotate({}=...): distributed gets it as it is.".format
+
+#: Keywords of engines for tasks and actors, and what to type here instead.
+OF_ENGINES = {
+    "num_gpus": '; write delayed(f, resources={"GPU": 1}), and for an actor '
+    'config.set(ray_options={"num_gpus": 1}).',
+    "num_cpus": '; write delayed(f, resources={"CPU": 2}).',
+    "memory": '; write delayed(f, resources={"memory": bytes}).',
+} | {
+    word: _RAYS(word) for word in (
+        "accelerator_type", "label_selector", "placement_group", "runtime_env",
+        "scheduling_strategy")
+} | {word: _DASKS(word) for word in ("allow_other_workers", "executor", "span")}
+
+#: Keywords of other libraries, and what to type here instead.
+_ELSEWHERE = OF_ENGINES | {
+    "resources": "; it belongs to the task: delayed(f, resources=...).",
+    "workers": "; it belongs to the task: delayed(f, workers=...).",
+    "n_jobs": "; it is called num_workers here.",
+    "retries": "; it belongs to the task: delayed(f, retries=...).",
+    "priority": "; it belongs to the task: delayed(f, priority=...).",
+    "pool": "; pass the executor as scheduler=.",
+    "get": "; pass scheduler= instead.",
+}
+
+
+class RunOptions:
+    """The keywords of one compute or persist, checked; and whether all its tasks are light."""
+
+    __slots__ = (
+        "collect", "light", "num_workers", "optimize_graph", "scheduler", "timeout", "traverse",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        unknown: dict[str, Any],
+        scheduler: SchedulerLike | None = None,
+        num_workers: int | None = None,
+        traverse: bool = True,
+        optimize_graph: bool = True,
+        timeout: float | None = None,
+        on_error: str = "raise",
+    ) -> None:
+        for word in unknown:
+            known = [*RunOptions.__slots__[2:], "on_error"]
+            is_computes = word in known and name != "compute"
+            hint = (
+                "; compute() takes it, where one waits." if is_computes
+                else _ELSEWHERE.get(word) or config.nearest(word, known)
+            )
+            raise TypeError(f"{name}() got an unexpected keyword {word!r}{hint}")
+        given = num_workers
+        if num_workers is not None:
+            try:
+                num_workers = operator.index(num_workers)
+            except TypeError:
+                num_workers = 0
+            if num_workers < 1:
+                raise ValueError(f"num_workers must be a whole number, 1 or more; got {given!r}")
+        if on_error not in ("raise", "collect"):
+            raise ValueError(f"on_error must be 'raise' or 'collect'; got {on_error!r}")
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+            raise ValueError(f"timeout must be seconds, 0 or more; got {timeout!r}")
+        self.scheduler = scheduler_of(scheduler) if scheduler is not None else None
+        self.num_workers = num_workers
+        self.traverse = traverse
+        self.optimize_graph = optimize_graph
+        self.timeout = timeout
+        self.collect = on_error == "collect"
+        self.light = False
+
+    @classmethod
+    def of(cls, name: str, given: dict[str, Any]) -> RunOptions:
+        """Return the options that a method named `name` was given as keywords."""
+        known = {k: given[k] for k in (*cls.__slots__[2:], "on_error") if k in given}
+        return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
+
+
+def scheduler_or_default(given: SchedulerLike | None) -> Scheduler:
+    """Return the scheduler given, or the configured one, or that of this task, or threads."""
+    if given is not None:
+        return scheduler_of(given)
+    configured = config.get("scheduler")
+    if configured is None:
+        return scheduler_here.get() or scheduler_named("threads")
+    try:
+        return scheduler_of(configured)
+    except Exception as error:
+        error.add_note(
+            "It is the scheduler of lazyflow.config.set(scheduler=...), or of LAZYFLOW_SCHEDULER."
+        )
+        raise
+
+
+def scheduler_of_plan(plan: Plan, given: Scheduler | None) -> Scheduler:
+    """Return the scheduler that runs a plan.
+
+    It is the one given, or the configured one, or the one where the plan's inputs live, or that
+    of the task that asks, or threads.
+    """
+    if given is None and config.get("scheduler") is None:
+        for i in plan.leaves:
+            task = plan.tasks[i]
+            if task._func is HELD and task._args[0].scheduler is not None:
+                scheduler: Scheduler = task._args[0].scheduler
+                return scheduler
+    return given if given is not None else scheduler_or_default(None)
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def check_task_options(plan: Plan, scheduler: Scheduler) -> None:
+    """Refuse a plan whose tasks need workers that the scheduler can't choose.
+
+    Warn once of each other option of its tasks that has no effect there.
+    """
+    if "workers" not in scheduler.options:
+        for task in plan.tasks:
+            if task._options.workers is not None:
+                raise ValueError(
+                    f"{task_name(task)} asks for workers={list(task._options.workers)!r}, and "
+                    f"{_subject(scheduler)} can't choose between workers. Leave workers= out, or "
+                    'compute on scheduler="distributed"'
+                )
+    for option in ("priority", "resources", "crash_retries"):
+        if option in scheduler.options or (scheduler.name, option) in _warned:
+            continue
+        for task in plan.tasks:
+            if getattr(task._options, option) != getattr(DEFAULT, option):
+                import warnings
+
+                from lazyflow.errors import LazyflowWarning
+
+                _warned.add((scheduler.name, option))
+                warnings.warn(
+                    f"{option}= of {task_name(task)} has no effect on the {scheduler.name!r} "
+                    "scheduler",
+                    LazyflowWarning,
+                    stacklevel=users_depth(),
+                )
+                break
+
+
+def _subject(scheduler: Scheduler) -> str:
+    """Return the subject of a message about a scheduler."""
+    if scheduler is scheduler_here.get():
+        return "a task that computes others, which run in its own worker,"
+    return f"the {scheduler.name!r} scheduler"
+
+
+#: Observers in force where the code runs: see `lazyflow.diagnostics`.
+observers: ContextVar[tuple[Any, ...]] = ContextVar("lazyflow_observers", default=())
+
+#: Observers of everything this process computes.
+always_observers: list[Any] = []
+
+Outcome = tuple[Any, BaseException | None]
+
+
+def start(plan: Plan, options: RunOptions, background: bool = False) -> Lifecycle:
+    """Return a new run of a plan; the caller begins it by ``run.scheduler.start(run)``."""
+    scheduler = scheduler_of_plan(plan, options.scheduler)
+    if plan.has_scheduler_options:
+        check_task_options(plan, scheduler)
+    request = Request(
+        num_workers=1 if options.light else options.num_workers,
+        light=options.light and all(map(_is_there, map(plan.tasks.__getitem__, plan.leaves))),
+        collect=options.collect or background,
+        background=background,
+        check_mutation=config.get("check_mutation"),
+        observers=(*always_observers, *observers.get()),
+    )
+    return make_run(plan, request, scheduler)
+
+
+def _is_there(leaf: Task) -> bool:
+    return leaf._func is not HELD or bool(leaf._args[0].done())
+
+
+def finish(run: Lifecycle, timeout: float | None) -> Outcome:
+    """Run a plan to its end; return the values of its outputs, or the error.
+
+    An interrupt cancels the run, but not other runs that it only waits for.
+    """
+    outer = here.worker.run if here.worker is not None else None
+    try:
+        if outer is not None:
+            outer.children.add(run)
+            if outer.stop:  # it was given up before it could see this child
+                run.cancel(Cancelled("the task that asked for it was given up"))
+        if not run.over:
+            run.scheduler.start(run)
+        if not run.scheduler.wait(run, timeout):
+            assert timeout is not None
+            names = [run.task_name(i) for i in run.plan.outputs]
+            run.cancel(timed_out(names, timeout, run.running()))
+    except BaseException as error:
+        run.cancel(Cancelled("interrupted"))
+        if not is_users_interrupt(error):
+            raise
+        return None, interrupted(error)
+    finally:
+        if outer is not None:
+            outer.children.discard(run)
+    # Under sync, and where a task computes, this frame is below the one that failed: a local
+    # name for the error, or for results that have it, here or in a caller would be a cycle.
+    if run.error is None:
+        try:
+            run.fetch()
+        except Exception as error:
+            return None, error
+        return _told(run, results(run)), None
+    try:
+        return None, run.error
+    finally:
+        run.forget_values()  # a task that still runs holds the run
+
+
+def _told(run: Lifecycle, values: list[Any]) -> list[Any]:
+    if run.observers.members:
+        run.observers.values_returned(run, values)
+    return values
+
+
+def results(run: Lifecycle) -> list[Any]:
+    """Return the outputs of a finished run, each the caller's own."""
+    plan, values = run.plan, run.values
+    found = [values[i] for i in plan.outputs]
+    if run.failed:
+        found = [
+            CollectedError(run.failed[i]) if i in run.failed else value
+            for i, value in zip(plan.outputs, found, strict=True)
+        ]
+    is_own = len(found) == 1 and not plan.leaves and _is_own(found[0])
+    if not is_own and any(forms[t] or t is IteratorItems for t in set(map(type, found))):
+        kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
+        release = ResultHandover(kept)
+        found = [release(value) for value in found]
+    run.forget_values()
+    return found
+
+
+def _shared(value: Any) -> bool:
+    """Tell whether a task's result may be a literal, which is read-only in tasks."""
+    return forms[type(value)] > 0 and not (kinds[type(value)] == ARRAY and value.flags.writeable)
+
+
+def _is_own(value: Any) -> bool:
+    """Tell whether a task's result is an array of plain values that is no literal."""
+    return kinds[type(value)] == ARRAY and value.flags.writeable and not value.dtype.hasobject
+
+
+def held_values(plan: Plan) -> list[Any]:
+    """Return the values that others keep: the literals of a plan, and the values of its futures."""
+    found = []
+    for task in plan.tasks:
+        if task._func is HELD:
+            if not task._args[0].is_elsewhere():  # what is brought here is the caller's own
+                found.append(task._args[0].local_outcome()[0])
+        elif task._bind is None:
+            if task._args is not task._inputs:
+                found.extend(x for x in task._args if forms[type(x)])
+        else:
+            for template in (task._bind.template, *(m[1] for m in task._bind.makers)):
+                found.extend(x for x in template or () if forms[type(x)])
+    return found
+
+
+# -- in the background ----------------------------------------------------------------------
+
+def start_background(
+    plan: Plan, options: RunOptions, again: TaskFuture | None = None
+) -> tuple[Lifecycle, list[TaskFuture]]:
+    """Start a plan without waiting; return its run and the futures of its outputs.
+
+    The run holds the futures weakly: when the last user drops one, the tasks that only it needed
+    are not started any more. `again` is the future of the only output, when an earlier run of
+    its task failed.
+    """
+    plan, watches = snapshot(plan)
+    run = start(plan, options, background=True)
+    run.watch(watches)
+    futures: dict[int, TaskFuture] = {}
+    for i in dict.fromkeys(plan.outputs):
+        future = futures[i] = again or TaskFuture(run.task_name(i), run.scheduler)
+        future.run = (run, i)
+    # Not by the run itself: its plan is freed when it is over.
+    run.futures = {i: gone(f, run.dropped.append, i) for i, f in futures.items()}
+    try:
+        run.scheduler.start(run)
+        run.hear_of_drops(futures)
+    except BaseException:
+        run.cancel(Cancelled("interrupted"))
+        raise
+    return run, [futures[i] for i in plan.outputs]
+
+
+def start_ahead(plan: Plan, options: RunOptions) -> list[TaskFuture]:
+    """Start a plan without waiting for it, unless this thread is too many plans ahead already.
+
+    Then the oldest unfinished run that this thread started here is waited for.
+    """
+    runs: deque[weakref.ref[Lifecycle]] = _ahead.__dict__.setdefault("runs", deque())
+    limit = config.get("max_runs_ahead")
+    while len(runs) >= limit:
+        unfinished = [ref for ref in runs if _is_unfinished(ref())]
+        runs.clear()
+        runs.extend(unfinished)
+        oldest = runs[0]() if len(runs) >= limit else None
+        if oldest is not None:
+            oldest.scheduler.wait(oldest, None)
+    run, futures = start_background(plan, options)
+    runs.append(weakref.ref(run))
+    return futures
+
+
+_ahead = threading.local()
+
+
+def _is_unfinished(run: Lifecycle | None) -> bool:
+    if run is not None and run.dropped:
+        run.cull()
+    return run is not None and not run.over
+
+
+# -- failed tasks are run again --------------------------------------------------------------
+
+def remember(future: TaskFuture, task: Task, owner: object) -> None:
+    """Keep the task of a future until it has a value; `owner` is the object that the user holds."""
+    future.recipe.append((task, weakref.ref(owner)))
+    if future.state not in (FAILED, PENDING):
+        future.recipe.clear()
+
+
+def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
+    """Run the task of a failed future again, and those of failed futures among its inputs.
+
+    `reopen` is called with each owner that still exists, once its future is pending.
+    """
+    if future.state is CANCELLED or (future.state is FAILED and not future.recipe):
+        why = "was cancelled" if future.state is CANCELLED else "is not run again by itself"
+        raise ValueError(
+            f"{future.name} {why}: only what submit(...) and map(...) gave and what failed can be "
+            "retried. Make the call again."
+        )
+    again = _with_failed_inputs(future)
+    for each, task, holder in again:
+        each.recipe.append((task, holder))
+        each.reopen()
+        owner = holder()
+        if owner is not None:
+            reopen(owner)
+    while again:
+        each, task, _ = again.pop()
+        try:
+            start_background(make_plan([task]), RunOptions("retry", {}, each.scheduler), each)
+        except BaseException as error:
+            for left in [each, *(other for other, _, _ in again)]:
+                left.set_error(Cancelled(f"{left.name} could not be run again: {error}"))
+            raise
+
+
+def _with_failed_inputs(future: TaskFuture) -> list[tuple[TaskFuture, Task, Any]]:
+    """Return failed futures with their tasks and owners, each before those that it needs."""
+    found = []
+    stack = [future]
+    while stack:
+        each = stack.pop()
+        if each.state is not FAILED:
+            continue
+        try:
+            task, holder = each.recipe.pop()  # of several threads, one gets it
+        except IndexError:
+            continue
+        found.append((each, task, holder))
+        plan = make_plan([task])
+        stack += [t._args[0] for t in map(plan.tasks.__getitem__, plan.leaves) if t._func is HELD]
+    return found
 
 
 def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:

@@ -19,8 +19,7 @@ from typing import Any
 
 from lazyflow.api.collection import Collection
 from lazyflow.api.decorator import DelayedFunction, check_keywords, delayed, gathered
-from lazyflow.api.lazy import Delayed
-from lazyflow.api.runs import (
+from lazyflow.api.evaluate import (
     RunOptions,
     SchedulerLike,
     remember,
@@ -28,6 +27,7 @@ from lazyflow.api.runs import (
     scheduler_or_default,
     start_background,
 )
+from lazyflow.api.lazy import Delayed
 from lazyflow.api.waiting import woken_by
 from lazyflow.errors import SerializationError, TaskTimeout
 from lazyflow.graph.arguments import read_only

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from lazyflow.api import evaluate, graph_pickle, waiting
-from lazyflow.api.runs import RunOptions
+from lazyflow.api.evaluate import RunOptions
 from lazyflow.graph import plan
 from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.items import annotated_length, items_of

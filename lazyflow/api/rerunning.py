@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lazyflow import config
-from lazyflow.api.runs import RunOptions, finish, start
+from lazyflow.api.evaluate import RunOptions, finish, start
 from lazyflow.graph.kinds import COPIED, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import Task, call_arguments

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from lazyflow.api.evaluate import RunOptions, SchedulerLike, Targets, finalized, finish, start
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.runs import RunOptions, SchedulerLike, Targets, finalized, finish, start
 from lazyflow.graph.binding import bind, new_leaf
 from lazyflow.graph.kinds import ARRAY, ATOM, kinds
 from lazyflow.graph.plan import Plan, make_plan

@@ -9,8 +9,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any
 
-from lazyflow.api.evaluate import compute
-from lazyflow.api.runs import RunOptions, held_values, start_background
+from lazyflow.api.evaluate import RunOptions, compute, held_values, start_background
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD

@@ -7,8 +7,8 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar
 
-from lazyflow.api.runs import always_observers, observers
-from lazyflow.schedulers.core.observing import RunObservers
+from lazyflow.api.evaluate import always_observers, observers
+from lazyflow.schedulers.core.lifecycle import RunObservers
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -19,13 +19,13 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, TextIO
 
-from lazyflow.api.runs import always_observers, observers
+from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.api.works import WatchedWork
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.event import Event
-from lazyflow.schedulers.core.observing import ProgramObserver
+from lazyflow.schedulers.core.lifecycle import ProgramObserver
 
 __all__ = ["ProgressBar"]
 

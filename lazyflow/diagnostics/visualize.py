@@ -12,7 +12,7 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.api.runs import Targets
+from lazyflow.api.evaluate import Targets
 from lazyflow.diagnostics import boxes
 from lazyflow.diagnostics.boxes import Vertex, count, one_of
 from lazyflow.diagnostics.profiling.texts import seconds, shown, shown_end

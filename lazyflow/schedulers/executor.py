@@ -24,8 +24,7 @@ from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.core.base import Worker
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import rebuilt, record
-from lazyflow.schedulers.core.run import Run
-from lazyflow.schedulers.core.slots import Slots, SlotWorker
+from lazyflow.schedulers.core.run import Run, Slots, SlotWorker
 from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import as_worker, here
 

@@ -47,8 +47,7 @@ from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.lifecycle import doing
 from lazyflow.schedulers.core.priorities import FairQueue, next_rank
-from lazyflow.schedulers.core.run import Run
-from lazyflow.schedulers.core.slots import Slots, SlotWorker
+from lazyflow.schedulers.core.run import Run, Slots, SlotWorker
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.sync import SyncScheduler
 

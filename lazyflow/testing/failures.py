@@ -13,7 +13,7 @@ import pytest
 
 import lazyflow
 from lazyflow import Cancelled, Delayed, KeyConflict, RemoteTaskError, TaskTimeout, delayed
-from lazyflow.api.runs import observers
+from lazyflow.api.evaluate import observers
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.testing.base import Part
 from lazyflow.testing.signals import Gate, Tally

@@ -18,7 +18,7 @@ from sklearn import model_selection
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 
 from lazyflow import compute, config, is_lazy
-from lazyflow.api.runs import scheduler_or_default
+from lazyflow.api.evaluate import scheduler_or_default
 from lazyflow.learn.chunked.rows import any_chunked
 from lazyflow.tune.shared_steps import graph_of
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config as settings
-from lazyflow.api.runs import SchedulerLike, scheduler_or_default
+from lazyflow.api.evaluate import SchedulerLike, scheduler_or_default
 from lazyflow.api.waiting import wait
 from lazyflow.errors import WorkerDied
 from lazyflow.store.protected import protected

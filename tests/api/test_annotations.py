@@ -7,7 +7,7 @@ from engine_schedulers import ELSEWHERE, LOCAL, RAY, SCHEDULERS
 
 import lazyflow
 from lazyflow import LazyflowWarning, compute, delayed, persist
-from lazyflow.api import runs
+from lazyflow.api import evaluate
 from lazyflow.schedulers import registry
 from lazyflow.testing.signals import Gate, Tally
 from lazyflow.testing.tasks import inc
@@ -21,7 +21,7 @@ def scheduler(request):
 
 @pytest.fixture(autouse=True)
 def nobody_was_warned(monkeypatch):
-    monkeypatch.setattr(runs, "_warned", set())
+    monkeypatch.setattr(evaluate, "_warned", set())
 
 
 def test_retries(scheduler):

@@ -11,7 +11,7 @@ import pytest
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
-from lazyflow.api.runs import always_observers, observers
+from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.schedulers.core.base import Observer
 
 BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])
@@ -238,7 +238,7 @@ def test_an_observer_may_compute() -> None:
 
 
 def test_nothing_is_called_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lazyflow.schedulers.core.observing import RunObservers
+    from lazyflow.schedulers.core.lifecycle import RunObservers
 
     def never(*_: Any) -> None:
         raise AssertionError("called")

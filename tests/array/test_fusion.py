@@ -13,7 +13,7 @@ from array_examples import Store
 import lazyflow
 import lazyflow.array as la
 from lazyflow import config
-from lazyflow.api.runs import always_observers
+from lazyflow.api.evaluate import always_observers
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.nodes.rechunking import Rechunk

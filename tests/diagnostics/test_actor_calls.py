@@ -8,7 +8,7 @@ import pytest
 
 import lazyflow
 from lazyflow import ProgressBar, delayed
-from lazyflow.api.runs import always_observers
+from lazyflow.api.evaluate import always_observers
 from lazyflow.diagnostics import progress
 from lazyflow.diagnostics.dashboard.monitor import Monitor
 from lazyflow.diagnostics.profiling import usage

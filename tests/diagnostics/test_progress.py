@@ -12,7 +12,7 @@ import pytest
 
 import lazyflow
 from lazyflow import ProgressBar, compute, delayed, persist, wait
-from lazyflow.api.runs import always_observers, observers
+from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.diagnostics import progress
 
 pytest.importorskip("tqdm")

@@ -16,7 +16,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from lazyflow.api.runs import always_observers
+from lazyflow.api.evaluate import always_observers
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.advice import Advice, advice
 from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
@@ -28,7 +28,7 @@ from lazyflow.diagnostics.profiling.usage import UsageMeter, processes_of
 from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
-from lazyflow.schedulers.core.observing import ProgramObserver
+from lazyflow.schedulers.core.lifecycle import ProgramObserver
 
 __all__ = ["AdviceWindow", "Monitor"]
 

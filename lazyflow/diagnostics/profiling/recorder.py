@@ -13,7 +13,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from lazyflow.api.runs import observers
+from lazyflow.api.evaluate import observers
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
 from lazyflow.diagnostics.profiling.recording import Recording, Words
@@ -23,7 +23,7 @@ from lazyflow.diagnostics.profiling.sights import GraphWatch, refusal
 from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
-from lazyflow.schedulers.core.observing import ProgramObserver, listen
+from lazyflow.schedulers.core.lifecycle import ProgramObserver, listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lazyflow.api.actors import actor
+from lazyflow.api.evaluate import SchedulerLike
 from lazyflow.api.futures import Future
-from lazyflow.api.runs import SchedulerLike
 from lazyflow.errors import WorkerDied
 from lazyflow.weights import get_weights, set_weights
 

@@ -23,7 +23,7 @@ from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.base import EndsTasks, KeepsActors, MakesRuns, Puts, Request
 from lazyflow.schedulers.core.future import TaskFuture, wait_watching
 from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
-from lazyflow.schedulers.remote.versions import versions
+from lazyflow.schedulers.remote.environment import versions
 
 _GRACE = 2.0  # seconds that the end of actors may take
 

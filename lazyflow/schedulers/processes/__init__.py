@@ -49,12 +49,11 @@ decisions/, what is decided, without clock, process or socket:
 
 parent/, the way of one call first:
 
-    remote_run.py     a run, as the rest of the library sees it, and the job that is made of its plan
+    remote_run.py     a run as the rest of the library sees it, and the job made of its plan
     driver.py         the thread that connects decisions, workers and runs
     event_loop.py     what it waits for, and the steps that other threads post to it
-    messages.py       messages are made of flights, and events of messages
     pool.py           the worker processes: started, read from, looked after, ended
-    worker_handle.py  one worker as the driver knows it, how it is started, and what it prints
+    worker_handle.py  one worker as the driver knows it: its start, messages, and what it prints
     values.py         shared memory, arguments pickled in a thread of their own, functions by
                       number, and values that stay in the pool
     actor_port.py     the end of actors here, and their processes

@@ -27,7 +27,7 @@ from lazyflow.schedulers.processes.parent.remote_run import NewJob, RemoteRun
 from lazyflow.schedulers.processes.parent.values import put
 from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.versions import versions
+from lazyflow.schedulers.remote.environment import versions
 
 
 class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, ShutsDown):

@@ -11,7 +11,7 @@ import pytest
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.api.runs import observers
+from lazyflow.api.evaluate import observers
 from lazyflow.schedulers.core.base import Observer
 
 ON: dict[str, Any] = {"scheduler": "processes", "num_workers": 2}

@@ -11,7 +11,7 @@ import pytest
 
 import lazyflow
 from lazyflow import LazyflowWarning, compute, delayed
-from lazyflow.schedulers.remote.versions import versions
+from lazyflow.schedulers.remote.environment import versions
 
 HM = "K = {}\ndef helper(x): return x + K\ndef f(x): return helper(x)\n"
 

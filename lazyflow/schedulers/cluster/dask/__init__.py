@@ -3,8 +3,8 @@
     scheduler.py   the choice of a client
     engine.py      submits groups by a client, and handles their ends
     client.py      a reference to a client, and handles of the values that its cluster keeps
-    workers.py     the workers of its cluster, which of them may run a group, and the cluster that is
-                   started where there is none
+    workers.py     the workers of its cluster, which of them may run a group, and the cluster that
+                   is started where there is none
     in_worker.py   groups in a worker
     actors.py      actors in a worker, and the way to them
 """

@@ -4,5 +4,5 @@ The modules, in reading order:
 
     words.py     values and arguments as short, harmless text
     failures.py  the note on an exception: which task, where it was made, with what arguments
-    records.py   exceptions and tracebacks as plain data, recorded in a worker, rebuilt in the caller
+    records.py   exceptions and tracebacks as plain data: recorded in a worker, rebuilt here
 """

@@ -31,7 +31,7 @@ from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import SKIP
 from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short, name_only
-from lazyflow.schedulers.remote.versions import versions
+from lazyflow.schedulers.remote.environment import versions
 from lazyflow.store.pickling.serialize import Encoded, encode
 
 if TYPE_CHECKING:

@@ -43,7 +43,6 @@ from lazyflow.schedulers.processes.decisions.nodes import (
 from lazyflow.schedulers.processes.decisions.pool_state import State
 from lazyflow.schedulers.processes.parent import values
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop, LoopThread
-from lazyflow.schedulers.processes.parent.messages import Receiver, Sender
 from lazyflow.schedulers.processes.parent.pool import WorkerPool, scheduler_lost
 from lazyflow.schedulers.processes.parent.remote_run import EndedRun, NewJob, RemoteRun
 from lazyflow.schedulers.processes.parent.values import (
@@ -55,10 +54,14 @@ from lazyflow.schedulers.processes.parent.values import (
     RepeatedCopies,
     not_here,
 )
-from lazyflow.schedulers.processes.parent.worker_handle import fill_standard_streams
+from lazyflow.schedulers.processes.parent.worker_handle import (
+    Receiver,
+    Sender,
+    fill_standard_streams,
+)
 from lazyflow.schedulers.processes.protocol import GIVE_UP, RECALL, SHARE
 from lazyflow.schedulers.remote.calls import is_quick, is_short, name_only
-from lazyflow.schedulers.remote.versions import versions
+from lazyflow.schedulers.remote.environment import versions
 from lazyflow.store.memory.available import available_memory
 from lazyflow.store.pickling.serialize import Encoded
 

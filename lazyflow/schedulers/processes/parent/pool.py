@@ -20,9 +20,8 @@ from lazyflow.schedulers.processes.decisions import events
 from lazyflow.schedulers.processes.decisions.nodes import Node, WorkerRecord
 from lazyflow.schedulers.processes.decisions.pool_state import State
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop
-from lazyflow.schedulers.processes.parent.messages import Receiver
 from lazyflow.schedulers.processes.parent.values import STEP, PoolMemory
-from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
+from lazyflow.schedulers.processes.parent.worker_handle import Receiver, WorkerHandle
 from lazyflow.schedulers.processes.protocol import FREE, TRIM, Incoming, Outgoing
 from lazyflow.schedulers.processes.surroundings import handle
 from lazyflow.schedulers.remote.calls import NOTICES

@@ -15,8 +15,7 @@ from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, is_leaf, place_text, task_name
 from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
-from lazyflow.schedulers.core.lifecycle import Lifecycle, plan_of
-from lazyflow.schedulers.core.observing import RunObservers
+from lazyflow.schedulers.core.lifecycle import Lifecycle, RunObservers, plan_of
 from lazyflow.schedulers.processes.decisions.nodes import (
     ALWAYS,
     DONE,

@@ -27,7 +27,7 @@ from lazyflow.schedulers.core.task_resources import drop
 from lazyflow.schedulers.processes.protocol import Incoming, send
 from lazyflow.schedulers.processes.surroundings import take_over
 from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SURROUND, unreadable
-from lazyflow.schedulers.remote.versions import Stat, is_users, stat_of
+from lazyflow.schedulers.remote.environment import Stat, is_users, stat_of
 from lazyflow.store.memory import lent
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.functions import load_function
