@@ -37,7 +37,7 @@ from lazyflow.array.nodes.reshaped import Reshape
 from lazyflow.array.nodes.sources import Const, InMemory, Made, Tasks
 from lazyflow.array.nodes.task_parts import named, takes_out
 from lazyflow.array.nodes.views import View, with_axes
-from lazyflow.array.passes.fusion import QUICK
+from lazyflow.array.passes.fusion import is_quick
 from lazyflow.array.passes.rewrites import optimize
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task, call_arguments
@@ -154,7 +154,7 @@ def _seconds(node: Expr) -> float:
         return 0.0 if node.held else inf
     if isinstance(node, Fused):
         program, steps = node.program, node.program.steps
-        quick = all(getattr(step.op, "__name__", None) in QUICK for step in steps)
+        quick = all(is_quick(step.op) for step in steps)
         quick = quick and not any(dtype.hasobject for dtype in program.inputs)
         if quick and not any(None in x.shape for x in node.inputs):
             elements = max([prod(map(max, x.chunks)) for x in (node, *node.inputs)])

@@ -90,6 +90,18 @@ def operations(roots):
     )
 
 
+@pytest.mark.parametrize("name", ["sign", "add", "multiply", "where", "divide"])
+def test_a_slow_function_with_the_name_of_a_quick_one_is_called_once_for_an_element(name):
+    numba = pytest.importorskip("numba")
+    slow = (lambda x: x + 1.5) if name == "sign" else (lambda x, y: x + y)
+    slow.__name__ = name
+    x = la.from_array(start("sums"), chunks=60)
+    y = numba.vectorize(slow)(*[x] * (1 if name == "sign" else 2))
+    assert y.expr.name == name
+    assert operations(optimize([(y[1:] - y[:-1]).expr])) == 120 + 119
+    assert operations(optimize([(np.sign(x)[1:] - np.sign(x)[:-1]).expr])) == 3 * 119
+
+
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_cost_of_a_loop_is_linear_in_its_steps(name):
     a = start(name)

@@ -46,7 +46,7 @@ from lazyflow.array.nodes.joined import Concatenate, concatenated
 from lazyflow.array.nodes.rechunking import Rechunk, in_chunks, in_parts, is_held
 from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.views import View, view
-from lazyflow.array.passes.fusion import CHEAP, QUICK, explain_groups, fuse
+from lazyflow.array.passes.fusion import CHEAP, explain_groups, fuse, is_quick
 from lazyflow.errors import InputMutated
 from lazyflow.graph.task import line_of
 from lazyflow.schedulers.core.snapshots import COPIED_UP_TO, Watch
@@ -343,7 +343,7 @@ def _steps(nodes: list[Expr]) -> dict[Expr, int]:
     for node in nodes:
         count = steps[node.inputs[0]] if isinstance(node, View) else 0
         if isinstance(node, Elementwise):
-            count = 1 + sum([steps[x] for x in node.inputs]) if node.name in QUICK else CHEAP + 1
+            count = 1 + sum([steps[x] for x in node.inputs]) if is_quick(node.op) else CHEAP + 1
         steps[node] = min(count, CHEAP + 1)
     return steps
 
