@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from math import inf
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 from lazyflow.departures import Gone
 from lazyflow.errors import Cancelled
@@ -48,7 +48,6 @@ from lazyflow.schedulers.processes.parent.remote_run import EndedRun, NewJob, Re
 from lazyflow.schedulers.processes.parent.values import (
     Fetch,
     FunctionTable,
-    Owner,
     PoolMemory,
     PoolValue,
     RepeatedCopies,
@@ -68,16 +67,6 @@ from lazyflow.store.pickling.serialize import Encoded
 # -- values of nodes in the driver's thread: given, packed, fetched for this process, and let go
 
 
-class ValuesDriver(values.PackingDriver, Protocol):
-    """What the values need of the driver."""
-
-    state: State
-    why: BaseException
-
-    def perform(self) -> None:
-        """Do what the state has decided."""
-
-
 class ValueTable:
     """Handles instructions for values, and steps that other threads post.
 
@@ -85,7 +74,7 @@ class ValueTable:
         Nodes that a thread has to pickle, by job.
     """
 
-    def __init__(self, driver: ValuesDriver) -> None:
+    def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._state = driver.state
         self._memory = driver.memory
@@ -224,33 +213,10 @@ class ValueTable:
 ABANDONED = 0.2  # seconds that a task gets to end after its run was given up
 
 
-class RunsDriver(Owner, Protocol):
-    """What runs need of the driver.
-
-    why
-        What is raised for runs that come when it is closing.
-    ending
-        Whether `close` was called: tasks get longer to end.
-    """
-
-    state: State
-    memory: PoolMemory
-    functions: FunctionTable
-    loop: EventLoop
-    pool: WorkerPool
-    values: ValueTable
-    closing: bool
-    ending: bool
-    why: BaseException
-
-    def perform(self) -> None:
-        """Do what the state has decided."""
-
-
 class Runs:
     """Handles instructions for runs, and steps that are posted by runs and their users."""
 
-    def __init__(self, driver: RunsDriver) -> None:
+    def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._state = driver.state
 
@@ -449,7 +415,7 @@ class Driver:
         self.functions = FunctionTable()
         self.copies = RepeatedCopies()
         self.pool = WorkerPool(self)
-        self.memory = PoolMemory(self.pool.tell_owner, self.loop.steps)
+        self.memory: PoolMemory = PoolMemory(self.pool.tell_owner, self.loop.steps)
         self.sender = Sender(self.memory, self.functions)
         self.runs = Runs(self)
         self.receiver = Receiver(self.state, self.memory, self.runs.end)

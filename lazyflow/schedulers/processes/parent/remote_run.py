@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from itertools import count
 from time import perf_counter, thread_time
-from typing import Any, Protocol
+from typing import Any
 
 from lazyflow import config
 from lazyflow.graph.options import DEFAULT
@@ -26,7 +26,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Literal,
     Node,
 )
-from lazyflow.schedulers.processes.parent.values import Function, FunctionTable, Owner, PoolValue
+from lazyflow.schedulers.processes.parent.values import Function, Owner, PoolValue
 from lazyflow.schedulers.processes.protocol import TaskNote, TaskSpan
 from lazyflow.schedulers.remote.calls import (
     BLOB,
@@ -387,12 +387,6 @@ def report_notes(member: Any, notes: list[TaskNote]) -> None:
 # the caller's; no other thread knows of the job before the driver takes it in.
 
 
-class BuildingDriver(Owner, Protocol):
-    """What the making of a job needs of the driver."""
-
-    functions: FunctionTable
-
-
 class NewJob:
     """A job in the making.
 
@@ -406,7 +400,7 @@ class NewJob:
         Futures of other schedulers whose values come later, and the nodes that stand for them.
     """
 
-    def __init__(self, run: RemoteRun, driver: BuildingDriver) -> None:
+    def __init__(self, run: RemoteRun, driver: Owner) -> None:
         self.run = run
         self.driver = driver
         plan, request = run.plan, run.request

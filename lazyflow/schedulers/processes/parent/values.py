@@ -120,6 +120,26 @@ def _lower(counts: Counter[Any], key: Any) -> int:
     return left
 
 
+class Owner(Protocol):
+    """What jobs and values need of the driver of their pool, which imports this module."""
+
+    is_left: bool
+    closing: bool
+    memory: PoolMemory
+    functions: FunctionTable
+    copies: RepeatedCopies
+    loop: EventLoop
+
+    def hold(self, value: PoolValue) -> None:
+        """Keep what a value stands for until it has gone."""
+
+    def fetch(self, value: PoolValue) -> Any:
+        """Return a value of which a worker has the only copy, encoded or as it is."""
+
+    def view(self, segment: Any) -> Any:
+        """Return the bytes of a segment of shared memory."""
+
+
 class Borrower(Protocol):
     """A worker as it borrows memory: the arenas that it has, and those that it has yet to get."""
 
@@ -340,16 +360,7 @@ _TOGETHER = 0.001  # seconds of packing, after which what is packed may go
 Packed: TypeAlias = tuple[Node, Any, Any, BaseException | None, dict[Any, Any]]
 
 
-class PackingDriver(Protocol):
-    """What packing needs of the driver."""
-
-    closing: bool
-    memory: PoolMemory
-    copies: RepeatedCopies
-    loop: EventLoop
-
-
-def begin(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None]) -> None:
+def begin(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
     """Have nodes of one job packed; `packed`, see `ValueTable`, is posted for some at a time."""
     details = driver, nodes, packed
     try:
@@ -360,7 +371,7 @@ def begin(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None])
         _pack_all(*details)
 
 
-def _pack_all(driver: PackingDriver, nodes: list[Node], packed: Callable[..., None]) -> None:
+def _pack_all(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
     found: list[Packed] = []
     begun = perf_counter()
     for node in nodes:
@@ -395,7 +406,7 @@ def _may_take_long(task: Task, literal: Any) -> bool:
     return not is_quick((literal.value,), sys.maxsize)
 
 
-def _arguments(driver: PackingDriver, run: Any, node: Node, written: dict[Any, Any]) -> Any:
+def _arguments(driver: Owner, run: Any, node: Node, written: dict[Any, Any]) -> Any:
     """Pack the arguments of a task; memory that other tasks of the run were given is not copied."""
     memory = driver.memory
     packed = packed_call(node.task, partial(memory.argument, run.literals, written))
@@ -404,7 +415,7 @@ def _arguments(driver: PackingDriver, run: Any, node: Node, written: dict[Any, A
     return packed
 
 
-def _value(driver: PackingDriver, run: Any, node: Node, literal: Literal) -> Encoded:
+def _value(driver: Owner, run: Any, node: Node, literal: Literal) -> Encoded:
     memory = driver.memory
     write, free = memory.arenas.write, memory.arenas.free
     encoded = encode(literal.value, write, memory.least, free, by_path=True)
@@ -514,23 +525,6 @@ class FunctionTable:
 
 
 # -- values that stay in the pool, as the rest of the library sees them: results, and what is put
-
-
-class Owner(Protocol):
-    """What values need of the driver of their pool."""
-
-    is_left: bool
-    memory: PoolMemory
-    loop: EventLoop
-
-    def hold(self, value: PoolValue) -> None:
-        """Keep what a value stands for until it has gone."""
-
-    def fetch(self, value: PoolValue) -> Any:
-        """Return a value of which a worker has the only copy, encoded or as it is."""
-
-    def view(self, segment: Any) -> Any:
-        """Return the bytes of a segment of shared memory."""
 
 
 class PoolValue:
