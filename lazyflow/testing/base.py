@@ -28,6 +28,8 @@ class Part:
     shares_memory
         Tasks run in the caller's process. If not, on its machine: values are copied on their
         way, and what is dropped is dropped when word of it has arrived.
+    waits_ahead
+        How many tasks may wait at a worker, if there are several, for values from others.
     """
 
     scheduler: Any = None
@@ -36,6 +38,7 @@ class Part:
     eager = False
     survives_fork = True
     shares_memory = True
+    waits_ahead = 0
 
     def needs(self, able: bool, why_not: str) -> None:
         """Skip the test unless this scheduler is able to do what it asks for."""

@@ -235,7 +235,7 @@ class ValueContract(Part):
 
         On several whose tasks take unequal times, at most about as many for each (Blumofe and
         Leiserson, 1999); that is asked of each process, since values are copied on their way. There
-        each worker may have tasks beside, eight at most, that wait for a value from another one.
+        may be tasks beside that wait for a value from another worker, see `waits_ahead`.
         They are large: of small ones an engine may make many before it joins them.
         """
         n, alive, size = 256, Level(), 1 << 20
@@ -244,7 +244,8 @@ class ValueContract(Part):
         while len(leaves) > 1:
             leaves = [join(a, b) for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
         self.compute(delayed(lambda x: None)(leaves[0]), num_workers=workers)
-        on_their_way = 0 if self.shares_memory else 8 * workers
+        ahead = self.waits_ahead if workers > 1 else 0
+        on_their_way = 0 if self.shares_memory else (2 + ahead) * workers
         assert 2 < alive.most_in_a_process() <= workers * 8 + 2 + on_their_way
         if self.shares_memory:  # whatever the garbage collector does
             assert alive.now() == 0

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from lazyflow.schedulers.processes.decisions.assignment import AHEAD
 from lazyflow.testing.contract import SchedulerContract
 from lazyflow.testing.results import ResultContract
 from lazyflow.testing.values import ValueContract
@@ -23,6 +24,7 @@ class TestThreads(SchedulerContract):
 class TestProcesses(SchedulerContract):
     scheduler = "processes"
     shares_memory = False
+    waits_ahead = AHEAD
 
 
 class TestThreadPoolExecutor(SchedulerContract):
