@@ -51,7 +51,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-from lazyflow.departures import Gone, gone
+from lazyflow.finalizers import Gone, gone
 
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 

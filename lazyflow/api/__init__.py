@@ -17,20 +17,20 @@ A wait that is interrupted or times out cancels only the work that the waiting c
 
 The modules; each imports only those above it, by test:
 
-    graph_pickle    lazy values as bytes
-    evaluate        `compute`, `persist`, `optimize`, `is_lazy`: their arguments and keywords, and
-                    runs of plans: started, waited for, left in the background, retried
-    works           what observers hear beside runs: pieces of work of several, as a fit
-    waiting         `wait`, `gather`, ``await x``, `as_completed`
-    lazy            `Delayed`: tasks that behave like their results, and what they refuse
-    collection      `Collection`: other objects that are made of tasks
-    decorator       `delayed`, `tree_reduce`
-    rerunning       `rerun`: a failed task again, for a debugger
-    tracing         `trace`: a graph that is planned once and run again with other values
-    futures         `Future`, `submit`, `map` and `put`, and the thread of users' callbacks
-    actors          `actor`, which makes classes of actors; handles on them, their pending calls
-    actor_pool      `ActorPool`
-    worker_states   `worker_state`: values that a process builds once, and their locks
+    graph_pickle     lazy values as bytes
+    evaluate         `compute`, `persist`, `optimize`, `is_lazy`: their arguments and keywords, and
+                     runs of plans: started, waited for, left in the background, retried
+    progress_events  what observers hear beside runs: pieces of work of several, as a fit
+    waiting          `wait`, `gather`, ``await x``, `as_completed`
+    lazy             `Delayed`: tasks that behave like their results, and what they refuse
+    collection       `Collection`: other objects that are made of tasks
+    decorator        `delayed`, `tree_reduce`
+    rerunning        `rerun`: a failed task again, for a debugger
+    tracing          `trace`: a graph that is planned once and run again with other values
+    futures          `Future`, `submit`, `map` and `put`, and the thread of users' callbacks
+    actors           `actor`, which makes classes of actors; handles on them, their pending calls
+    actor_pool       `ActorPool`
+    worker_states    `worker_state`: values that a process builds once, and their locks
 
 One call of ``x.compute()`` goes `lazy`, `evaluate`, then `graph.plan` makes the plan, and
 `evaluate` starts it on the scheduler that the keywords chose, and puts the values in the places of

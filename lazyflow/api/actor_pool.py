@@ -13,7 +13,7 @@ from typing import Any
 from lazyflow.api.actors import Actor, PendingCalls
 from lazyflow.api.futures import Future
 from lazyflow.api.waiting import wait
-from lazyflow.departures import LastCall
+from lazyflow.finalizers import LastCall
 from lazyflow.graph.task import function_name
 from lazyflow.schedulers.actors.calls import CallFuture
 from lazyflow.schedulers.core.future import TaskFuture

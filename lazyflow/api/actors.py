@@ -26,8 +26,8 @@ from lazyflow.api.evaluate import (
 )
 from lazyflow.api.futures import Future
 from lazyflow.api.lazy import Delayed
-from lazyflow.api.works import watching
-from lazyflow.departures import LastCall, WeakValues
+from lazyflow.api.progress_events import watching
+from lazyflow.finalizers import LastCall, WeakValues
 from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.options import Options
 from lazyflow.graph.plan import make_plan
@@ -52,7 +52,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.schedulers.remote import environment
-from lazyflow.store.owned import copied
+from lazyflow.store.ownership import copied
 
 __all__ = ["Actor", "ActorClass", "actor", "get_actor"]
 

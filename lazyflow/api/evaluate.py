@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from lazyflow import config
-from lazyflow.departures import gone
 from lazyflow.errors import Cancelled
+from lazyflow.finalizers import gone
 from lazyflow.graph.binding import bind
 from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds
 from lazyflow.graph.options import DEFAULT
@@ -30,7 +30,7 @@ from lazyflow.schedulers.core.run import make_run
 from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
-from lazyflow.store.owned import ResultHandover, forms
+from lazyflow.store.ownership import ResultHandover, forms
 from lazyflow.store.values import IteratorItems
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.errors.words import summary
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_for
 from lazyflow.schedulers.core.unfinished import unfinished
-from lazyflow.store.owned import ResultHandover
+from lazyflow.store.ownership import ResultHandover
 
 __all__ = ["Future", "map", "put", "submit"]
 

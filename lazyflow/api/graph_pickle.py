@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lazyflow.departures import WeakValues
+from lazyflow.finalizers import WeakValues
 from lazyflow.graph.plan import in_order, key_of
 from lazyflow.graph.task import HELD, VALUE, Place, Task, place
 

@@ -16,7 +16,7 @@ from lazyflow.graph.binding import bind, new_leaf
 from lazyflow.graph.kinds import ARRAY, ATOM, kinds
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import VALUE, function_name
-from lazyflow.store.owned import ResultHandover
+from lazyflow.store.ownership import ResultHandover
 
 __all__ = ["Trace", "trace"]
 

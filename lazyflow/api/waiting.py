@@ -16,7 +16,7 @@ from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture, timed_out, wait_for
 from lazyflow.schedulers.core.task_resources import asleep, here
-from lazyflow.store.owned import ResultHandover
+from lazyflow.store.ownership import ResultHandover
 
 __all__ = ["as_completed", "gather", "wait"]
 

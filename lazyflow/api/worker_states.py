@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import Any, Generic, Protocol, TypeVar
 
 from lazyflow import config
-from lazyflow.departures import LastCall, WeakValues
+from lazyflow.finalizers import LastCall, WeakValues
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.task_resources import asleep, here

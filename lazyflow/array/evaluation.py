@@ -13,7 +13,7 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.api import evaluate
-from lazyflow.api.works import watching
+from lazyflow.api.progress_events import watching
 from lazyflow.array.chunks import Chunks, block_slices, chunks_of, refuse_sparse
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.elementwise import Fused
@@ -41,7 +41,7 @@ from lazyflow.array.passes.fusion import is_quick
 from lazyflow.array.passes.rewrites import optimize
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task, call_arguments
-from lazyflow.store.memory import lent
+from lazyflow.store.memory import result_memory
 
 # -- as_tasks -----------------------------------------------------------------------------
 #
@@ -217,7 +217,7 @@ class Result:
                 "or have its blocks written elsewhere: la.store(x, target), x.to_zarr(path)."
             )
             raise
-        self._lent: lent.LentMemory | None = None
+        self._lent: result_memory.LentMemory | None = None
         self._is_refused = False
         self._lock = Lock()
 
@@ -226,7 +226,7 @@ class Result:
         with self._lock:
             if self._lent is None and not self._is_refused:
                 try:
-                    self._lent = lent.LentMemory(self.array.nbytes)
+                    self._lent = result_memory.LentMemory(self.array.nbytes)
                 except OSError:
                     self._is_refused = True
             return None if self._lent is None else self._lent.address
@@ -277,14 +277,14 @@ class BorrowedPart(ResultPart):
 
     @property
     def written(self) -> bool:
-        return lent.is_worker
+        return result_memory.is_worker
 
     def __init__(self, address: Any, layout: Any) -> None:
         self._address = address
         self._layout = layout
 
     def open(self) -> Any:
-        memory = None if self._address is None else lent.borrowed(self._address)
+        memory = None if self._address is None else result_memory.borrowed(self._address)
         if memory is None:
             return None
         shape, dtype, _, start, strides = self._layout

@@ -12,7 +12,7 @@ from lazyflow.array.chunks import by_axis
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation import known
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.extended import BOUNDARIES, Extended, Margin, Trimmed, known_shape
+from lazyflow.array.nodes.halo import BOUNDARIES, Extended, Margin, Trimmed, known_shape
 from lazyflow.array.nodes.user_calls import BlockCalls
 from lazyflow.array.users.block_layout import aligned, axis_numbers, from_last
 from lazyflow.array.users.map_blocks import map_blocks

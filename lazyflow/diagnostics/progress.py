@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from lazyflow.api.evaluate import always_observers, observers
-from lazyflow.api.works import WatchedWork
+from lazyflow.api.progress_events import WatchedWork
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from operator import is_not
 from typing import Any
 
-from lazyflow.departures import WeakValues
+from lazyflow.finalizers import WeakValues
 from lazyflow.graph.kinds import (
     ARRAY,
     COPIED,

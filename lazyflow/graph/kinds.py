@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from lazyflow.departures import WeakTable
+from lazyflow.finalizers import WeakTable
 
 V = TypeVar("V")
 

@@ -31,8 +31,8 @@ from operator import attrgetter
 from os import urandom
 from typing import Any, NoReturn
 
-from lazyflow.departures import WeakTable
 from lazyflow.errors import KeyConflict
+from lazyflow.finalizers import WeakTable
 from lazyflow.graph.items import Item
 from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import (

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from lazyflow.api.lazy import Delayed
-from lazyflow.departures import WeakValues
+from lazyflow.finalizers import WeakValues
 from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import HELD, users_depth

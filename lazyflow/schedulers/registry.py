@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lazyflow import config
-from lazyflow.departures import WeakTable, wait_for_last_calls
+from lazyflow.finalizers import WeakTable, wait_for_last_calls
 from lazyflow.schedulers.core.base import (
     REQUIRED,
     ReportsInfo,

@@ -39,8 +39,8 @@ from time import monotonic
 from typing import Any
 
 from lazyflow import config
-from lazyflow.departures import wait_for_last_calls
 from lazyflow.errors import Cancelled
+from lazyflow.finalizers import wait_for_last_calls
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, ShutsDown
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python

@@ -10,7 +10,7 @@ matrices among them (SciPy itself sorts them in place when they are read), and o
 columns of type object hold; ``config.check_mutation`` finds those. A task of ``mutates=True``
 gets values of its own, whatever they are.
 
-What a caller gets back is its own: see `lazyflow.store.owned`.
+What a caller gets back is its own: see `lazyflow.store.ownership`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from lazyflow.graph.guards import is_open
 from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, kinds
-from lazyflow.store.owned import ARRAY_FORM, EditableParts, forms, writable_within
+from lazyflow.store.ownership import ARRAY_FORM, EditableParts, forms, writable_within
 from lazyflow.store.values import IteratorItems, locked, made_writable, references
 
 __all__ = ["QUICK", "editable", "has_no_array", "protected"]

@@ -14,7 +14,7 @@ from engine_schedulers import DISTRIBUTED, SCHEDULERS
 
 import lazyflow
 from lazyflow import Cancelled, compute, config, delayed, submit
-from lazyflow.departures import wait_for_last_calls
+from lazyflow.finalizers import wait_for_last_calls
 from lazyflow.testing.signals import Gate
 
 variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)

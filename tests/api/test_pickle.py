@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from lazyflow import Delayed, annotate, compute, delayed, optimize, persist
-from lazyflow.departures import WeakValues
+from lazyflow.finalizers import WeakValues
 from lazyflow.graph.plan import in_order, make_plan
 
 

@@ -19,7 +19,7 @@ from waiting import until
 
 import lazyflow
 from lazyflow import compute, delayed, worker_state
-from lazyflow.departures import wait_for_last_calls
+from lazyflow.finalizers import wait_for_last_calls
 from lazyflow.schedulers.core import task_resources
 from lazyflow.testing.signals import Barrier, Gate, Tally
 

@@ -12,7 +12,7 @@ from waiting import until
 import lazyflow as lf
 import lazyflow.array as la
 from lazyflow.schedulers.processes.parent import pool
-from lazyflow.store.memory import lent
+from lazyflow.store.memory import result_memory
 
 DATA = np.random.default_rng(3).random((3200, 1250))  # 32 MB
 
@@ -103,9 +103,9 @@ def test_an_idle_pool_keeps_no_memory_for_results(monkeypatch):
         found = (la.from_array(DATA[:1000], chunks=(500, 625)) + 1).compute()
         assert isinstance(found.base, mmap.mmap)
         del found
-        assert until(lambda: not lent._uses)
+        assert until(lambda: not result_memory._uses)
         assert lf.delayed(abs)(-1).compute() == 1
-        assert until(lambda: not lent._unused)
+        assert until(lambda: not result_memory._unused)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")
@@ -116,8 +116,8 @@ def test_blocks_come_back_where_no_memory_can_be_lent(monkeypatch):
         asked.append(size)
         raise OSError("the system gives no memory")
 
-    lent.trim()
-    monkeypatch.setattr(lent, "_new_file", refused)
+    result_memory.trim()
+    monkeypatch.setattr(result_memory, "_new_file", refused)
     x = la.from_array(DATA[:1000], chunks=(500, 625))
     same_values((x - 1).compute(scheduler="processes"), DATA[:1000] - 1)
     assert asked == [DATA[:1000].nbytes]  # once for all blocks: it takes as long as a small one

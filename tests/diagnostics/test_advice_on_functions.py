@@ -6,7 +6,7 @@ from advice_records import found, rules, run, task, use
 import lazyflow
 import lazyflow.array as la
 from lazyflow import compute, delayed
-from lazyflow.diagnostics.profiling.sights import (
+from lazyflow.diagnostics.profiling.graph_facts import (
     ArrayChunks,
     EagerCall,
     MadeValues,

@@ -9,7 +9,7 @@ from advice_records import found, rules, run, task, use
 import lazyflow
 from lazyflow import compute, delayed
 from lazyflow.diagnostics.profiling.advice import Advice
-from lazyflow.diagnostics.profiling.sights import CapturedData, LargeArgument, Sights
+from lazyflow.diagnostics.profiling.graph_facts import CapturedData, LargeArgument, Sights
 from lazyflow.schedulers.remote.large_values import KnownValue
 
 np = pytest.importorskip("numpy")

@@ -301,7 +301,7 @@ class TestFits:
         assert bars[1].seen[-1] == (1, 1)
 
     def test_nothing_is_told_where_nobody_hears(self, rows: Any) -> None:
-        from lazyflow.api.works import _current
+        from lazyflow.api.progress_events import _current
         from lazyflow.learn import LogisticRegression
 
         seen: list[Any] = []

@@ -4,8 +4,8 @@ from typing import Any
 
 from lazyflow.diagnostics.profiling.advice import Advice, advice
 from lazyflow.diagnostics.profiling.evidence import Evidence
+from lazyflow.diagnostics.profiling.graph_facts import NOTHING, Sights
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
-from lazyflow.diagnostics.profiling.sights import NOTHING, Sights
 
 
 def run(

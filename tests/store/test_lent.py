@@ -8,10 +8,10 @@ import sys
 import pytest
 
 import lazyflow as lf
-from lazyflow.departures import WeakTable, wait_for_last_calls
-from lazyflow.store.memory import lent
+from lazyflow.finalizers import WeakTable, wait_for_last_calls
+from lazyflow.store.memory import result_memory
 from lazyflow.store.memory.available import Budget
-from lazyflow.store.memory.lent import KEEP, LentMemory, borrowed, trim
+from lazyflow.store.memory.result_memory import KEEP, LentMemory, borrowed, trim
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="opens files by /proc")
 
@@ -21,7 +21,7 @@ SIZE = 3 << 20
 @pytest.fixture(autouse=True)
 def no_kept_files(monkeypatch):
     """Those that other tests have left count as taken, too."""
-    monkeypatch.setattr(lent, "_files", WeakTable())
+    monkeypatch.setattr(result_memory, "_files", WeakTable())
     trim()
     yield
     trim()
@@ -30,7 +30,7 @@ def no_kept_files(monkeypatch):
 def test_another_process_writes_it():
     memory = LentMemory(SIZE)
     code = (
-        "import sys; from lazyflow.store.memory.lent import borrowed\n"
+        "import sys; from lazyflow.store.memory.result_memory import borrowed\n"
         "borrowed(eval(sys.argv[1]))[5:8] = b'abc'"
     )
     subprocess.run([sys.executable, "-c", code, repr(memory.address)], check=True)
@@ -96,7 +96,7 @@ def test_no_more_is_lent_than_may_be_shared():
 
 def test_memory_that_is_lent_and_not_written_yet_counts_as_taken(monkeypatch):
     there = Budget(None, lambda: None).reserve + SIZE + SIZE // 2
-    monkeypatch.setattr(lent, "available_memory", lambda: there)
+    monkeypatch.setattr(result_memory, "available_memory", lambda: there)
     first = LentMemory(SIZE)
     with pytest.raises(OSError, match="the machine has"):
         LentMemory(SIZE)

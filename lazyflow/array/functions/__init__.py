@@ -37,7 +37,6 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     reductions.means              mean, var, std, average
     reductions.without_nan        nansum, nanmean, nanmax
     reductions.arg_extremes       argmin, argmax
-    reductions.order_statistics   medians and quantiles of all elements of large arrays
     reductions.quantiles          median, quantile, percentile
     cumulative                    cumsum, cumprod
     sorting                       sort, argsort, partition, topk
@@ -47,9 +46,8 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     differences                   diff, gradient, trapezoid
     sets                          unique, union1d, isin
     histograms                    histogram, bincount, digitize, interp
-    labelled_products             products of nodes whose axes have labels
+    einstein                      einsum, and products of nodes whose axes have labels
     products                      dot, matmul, tensordot, trace, cross
-    einstein                      einsum
     statistics                    cov, corrcoef
     storage.store_targets         the part of a target that a region takes
     storage.storing               store

@@ -18,9 +18,9 @@ from lazyflow.array.functions.arguments import (
     as_result,
     broadcast_node,
 )
+from lazyflow.array.functions.einstein import product
 from lazyflow.array.functions.elementwise import astype, conjugated
 from lazyflow.array.functions.indexing.taking import diagonal
-from lazyflow.array.functions.labelled_products import product
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp

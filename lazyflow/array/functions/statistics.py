@@ -11,8 +11,8 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array
 from lazyflow.array.functions.creation import eye
+from lazyflow.array.functions.einstein import product
 from lazyflow.array.functions.elementwise import astype, conjugated, real, where
-from lazyflow.array.functions.labelled_products import product
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.functions.reductions.means import mean

@@ -2,11 +2,14 @@
 
 In reading order:
 
-    program.py   what is computed, and the same as plain steps of the dtypes that operations take
-    order.py     the one order of reductions, and counts, means and squares in it
-    planning.py  steps and passes, by shapes        reports.py   NumPy's warnings, each once
-    whole.py     run by NumPy's functions           native/      run by generated kernels
-    run.py       run_program, merge, report         draws/       random numbers by their places
+    program.py         what is computed, and the same as plain steps of the dtypes that operations take
+    order.py           the one order of reductions, and counts, means and squares in it
+    planning.py        steps and passes, by shapes
+    float_warnings.py  NumPy's warnings, each once
+    numpy_kernels.py   run by NumPy's functions
+    native/            run by generated kernels
+    run.py             run_program, merge, report
+    draws/             random numbers by their places
 
 `run_program` lowers a program once and plans it once for each tuple of shapes. It is run by
 kernels, a pass each, where `native.kernels.PlanKernels.decide` finds one for every pass and they

@@ -1,7 +1,7 @@
 """What a fused task computes: steps over whole values, and the reductions on top.
 
 A `Program` says nothing of shapes: values are numbered, first the inputs, then one for each
-step. It is run over blocks that broadcast against each other, by NumPy (whole.py) or by a
+step. It is run over blocks that broadcast against each other, by NumPy (numpy_kernels.py) or by a
 generated kernel (native/); both give the same bits. Programs are equal when their structures are:
 constants are inputs, so that programs that differ in constants share compiled kernels.
 """

@@ -12,6 +12,7 @@ from lazyflow import config
 from lazyflow.array.chunks import refuse_sparse
 from lazyflow.array.kernels import order
 from lazyflow.array.kernels.draws.draw import DrawnBlock, is_drawn_in, made
+from lazyflow.array.kernels.float_warnings import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.native.calling import PassCall, address, asked_for, finish_output
 from lazyflow.array.kernels.native.compiler import (
     NEW,
@@ -26,11 +27,10 @@ from lazyflow.array.kernels.native.compiler import (
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.native.operations import SUPPORTED
+from lazyflow.array.kernels.numpy_kernels import find_reports, run_before, run_whole
 from lazyflow.array.kernels.order import GROUP, merge_reduced
 from lazyflow.array.kernels.planning import BlockPlan, Shape, make_plan
 from lazyflow.array.kernels.program import KINDS, Lowered, Program, Reduction, Step, lower
-from lazyflow.array.kernels.reports import ArrayWarnings, FloatReports
-from lazyflow.array.kernels.whole import find_reports, run_before, run_whole
 from lazyflow.recent import Recent
 from lazyflow.store.sizes import format_bytes
 

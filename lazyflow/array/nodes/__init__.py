@@ -6,7 +6,7 @@ expr, selection
     One operation on arrays; what a view selects; a dtype that is found out later.
 sources, views, align, elementwise, reductions, scan
     Where arrays come from, and the kinds that most functions are made of.
-rechunking, reshaped, joined, contraction, extended, indexing
+rechunking, reshaped, joined, contraction, halo, indexing
     Other chunks and shapes, products, neighbours, and index arrays.
 user_calls
     Functions of blocks: lazyflow's and users' own.

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.array.kernels.float_warnings import ArrayWarnings
 from lazyflow.array.kernels.program import Program
-from lazyflow.array.kernels.reports import ArrayWarnings
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, MakesTasks
 from lazyflow.array.nodes.selection import Index, Pick, Selection, as_slice, base_region, cut

@@ -17,7 +17,7 @@ from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.contraction import Contraction
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, Unknown, below
-from lazyflow.array.nodes.extended import Extended, Trimmed
+from lazyflow.array.nodes.halo import Extended, Trimmed
 from lazyflow.array.nodes.indexing.assign import Assigned
 from lazyflow.array.nodes.indexing.gather import Gather
 from lazyflow.array.nodes.indexing.masks import Masked

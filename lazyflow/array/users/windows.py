@@ -13,7 +13,7 @@ from lazyflow import config
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import as_array
-from lazyflow.array.nodes.extended import Extended, Margin
+from lazyflow.array.nodes.halo import Extended, Margin
 from lazyflow.array.nodes.user_calls import BLOCK, BlockCalls, BoundCall
 from lazyflow.array.users.block_layout import input_blocks
 

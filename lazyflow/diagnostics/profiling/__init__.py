@@ -3,7 +3,7 @@
 The modules, in reading order:
 
     texts         names, times and shares as short, harmless text
-    sights        what is seen of the graphs of runs: data that functions take along, early calls
+    graph_facts   what is seen of the graphs of runs: data that functions take along, early calls
     records       what is known of a task and of a run; lanes and gaps
     recording     what is recorded of a run, and the records that are made of it
     actor_calls   calls of actors, likewise

@@ -15,8 +15,13 @@ from statistics import median
 
 from lazyflow import config
 from lazyflow.diagnostics.profiling.evidence import Evidence, covered
+from lazyflow.diagnostics.profiling.graph_facts import (
+    CapturedData,
+    LargeArgument,
+    MadeValues,
+    Refusal,
+)
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, total, under_way, union
-from lazyflow.diagnostics.profiling.sights import CapturedData, LargeArgument, MadeValues, Refusal
 from lazyflow.diagnostics.profiling.texts import seconds
 from lazyflow.store.sizes import format_bytes
 

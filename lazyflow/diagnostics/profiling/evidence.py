@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from lazyflow import config
+from lazyflow.diagnostics.profiling.graph_facts import ArrayChunks
 from lazyflow.diagnostics.profiling.records import (
     RunRecord,
     TaskRecord,
@@ -16,7 +17,6 @@ from lazyflow.diagnostics.profiling.records import (
     total,
     union,
 )
-from lazyflow.diagnostics.profiling.sights import ArrayChunks
 from lazyflow.store.memory.available import available_memory
 
 

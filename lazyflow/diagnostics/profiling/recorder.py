@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from lazyflow.api.evaluate import observers
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
+from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, refusal
 from lazyflow.diagnostics.profiling.recording import Recording, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
 from lazyflow.diagnostics.profiling.samples import Samples
-from lazyflow.diagnostics.profiling.sights import GraphWatch, refusal
 from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun

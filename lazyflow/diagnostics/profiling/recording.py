@@ -12,8 +12,8 @@ from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import Any
 
+from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, Refusal
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
-from lazyflow.diagnostics.profiling.sights import GraphWatch, Refusal
 from lazyflow.diagnostics.profiling.texts import shown, shown_end
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import function_name, height_over, place_text, task_name

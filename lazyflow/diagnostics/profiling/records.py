@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from lazyflow.diagnostics.profiling.sights import NOTHING, Sights
+from lazyflow.diagnostics.profiling.graph_facts import NOTHING, Sights
 
 
 class TaskRecord(NamedTuple):

@@ -29,7 +29,7 @@ from operator import itemgetter
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from lazyflow.departures import WeakTable
+from lazyflow.finalizers import WeakTable
 from lazyflow.graph.function_code import (
     MOST_WRAPPERS,
     code_fields,

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from lazyflow.api.works import as_work
+from lazyflow.api.progress_events import as_work
 from lazyflow.graph.task import users_depth
 from lazyflow.learn.data.rows import Rows
 from lazyflow.learn.estimators.least_squares import LinearRegressor

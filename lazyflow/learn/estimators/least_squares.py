@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from lazyflow.api.works import as_work
+from lazyflow.api.progress_events import as_work
 from lazyflow.learn.chunked.metrics import r2_score
 from lazyflow.learn.data.inputs import is_chunked
 from lazyflow.learn.data.rows import NumberTargets, Rows, kept_rows, places_of

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from lazyflow.api.works import as_work
+from lazyflow.api.progress_events import as_work
 from lazyflow.graph.task import users_depth
 from lazyflow.learn.chunked.metrics import accuracy_score
 from lazyflow.learn.data.inputs import is_chunked, loaded

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, xlogy
 
-from lazyflow.learn.kernels.slopes import LossKind, compiled, kernel
+from lazyflow.learn.kernels.derivatives import LossKind, compiled, kernel
 from lazyflow.learn.kernels.tiles import add_rows, exponential, write_scores
 
 __all__ = ["LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "curved_rows", "logistic_sums", "moved_sums"]

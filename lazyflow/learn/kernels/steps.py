@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.learn.kernels.addresses import (
+from lazyflow.learn.kernels.derivatives import LossKind, compiled, kernel, write_slopes
+from lazyflow.learn.kernels.pointers import (
     Addresses,
     addresses_of,
     ask_for_rows,
@@ -15,7 +16,6 @@ from lazyflow.learn.kernels.addresses import (
     numbers_at,
     rows_at,
 )
-from lazyflow.learn.kernels.slopes import LossKind, compiled, kernel, write_slopes
 from lazyflow.learn.kernels.tiles import add_rows, exponential, write_scores
 
 __all__ = ["StepSizes", "dense_steps", "sparse_steps"]

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import issparse
 
 from lazyflow.array.nodes.blas_threads import share_of_threads
+from lazyflow.learn.kernels.derivatives import LossKind
 from lazyflow.learn.kernels.losses import Loss, curved_rows, logistic_sums, moved_sums
-from lazyflow.learn.kernels.slopes import LossKind
 
 __all__ = [
     "ALL_ROWS", "RowSample", "dual_sum", "hessian_sums", "intercept_sums", "loss_sums",

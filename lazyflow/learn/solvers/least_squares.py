@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 from scipy.sparse import issparse
 
 from lazyflow import compute, delayed, tree_reduce
-from lazyflow.api.works import went_on
+from lazyflow.api.progress_events import went_on
 from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.learn.data.rows import Rows, tree_sum
 

@@ -10,7 +10,7 @@ from scipy.optimize import Bounds, OptimizeResult
 from scipy.optimize import minimize as scipy_minimize
 
 from lazyflow import delayed, persist, trace
-from lazyflow.api.works import as_work, went_on
+from lazyflow.api.progress_events import as_work, went_on
 from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.learn.data.rows import tree_sum

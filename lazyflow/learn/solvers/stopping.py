@@ -12,9 +12,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from lazyflow import compute, delayed, persist, trace
-from lazyflow.api.works import went_on
+from lazyflow.api.progress_events import went_on
 from lazyflow.learn.data.rows import tree_sum
-from lazyflow.learn.kernels.slopes import LossKind
+from lazyflow.learn.kernels.derivatives import LossKind
 from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of, smallest_margin
 from lazyflow.learn.solvers.problem import Problem, soft_threshold
 

@@ -10,8 +10,8 @@ from contextlib import nullcontext
 from time import monotonic
 from typing import Any
 
-from lazyflow.departures import WeakTable
 from lazyflow.errors import Cancelled
+from lazyflow.finalizers import WeakTable
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import call_arguments
@@ -28,7 +28,7 @@ from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.core.task_resources import here
-from lazyflow.store.owned import detached, own
+from lazyflow.store.ownership import detached, own
 from lazyflow.store.protected import protected
 
 

@@ -21,7 +21,7 @@ from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, text_of
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.store.memory.copying import copy_of
-from lazyflow.store.owned import copied
+from lazyflow.store.ownership import copied
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
 from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.pickling.unpicklable import dump

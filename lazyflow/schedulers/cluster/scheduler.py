@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from time import monotonic
 from typing import Any
 
-from lazyflow.departures import WeakTable
 from lazyflow.errors import LazyflowWarning
+from lazyflow.finalizers import WeakTable
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, place_text, task_name, users_depth
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec

@@ -51,7 +51,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from typing import Any, Protocol, TypeGuard, TypeVar
 
-from lazyflow.departures import WeakTable
+from lazyflow.finalizers import WeakTable
 from lazyflow.graph.plan import Plan
 
 P = TypeVar("P")

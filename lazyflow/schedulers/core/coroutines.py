@@ -17,7 +17,7 @@ from functools import partial, update_wrapper
 from types import CoroutineType, MethodType, TracebackType
 from typing import Any
 
-from lazyflow.departures import LastCall
+from lazyflow.finalizers import LastCall
 from lazyflow.schedulers.core.task_resources import current_task
 
 #: By the function that cancels a coroutine under way: its run, or its thread if it has no run.

@@ -16,7 +16,7 @@ import threading
 from functools import partial
 from time import monotonic
 
-from lazyflow.departures import opened_pipe
+from lazyflow.finalizers import opened_pipe
 
 _LONGEST = (1 << 31) - 1  # milliseconds of one poll, the most that it can take
 _hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
@@ -94,7 +94,7 @@ class _Bell:
 
     It is closed with its last reference. A thread that rings holds one, so that no byte is
     written to a descriptor that has been closed and reused. C closes it, not a `__del__`: see
-    departures.py.
+    finalizers.py.
     """
 
     __slots__ = ("_ends", "_poll", "_read", "_signals", "write_end")

@@ -11,8 +11,8 @@ from math import inf
 from types import TracebackType
 from typing import Any
 
-from lazyflow.departures import LastCall, WeakValues
 from lazyflow.errors import Cancelled, TaskTimeout
+from lazyflow.finalizers import LastCall, WeakValues
 from lazyflow.schedulers.core.base import EndsTasks, provides
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.core.event import Event

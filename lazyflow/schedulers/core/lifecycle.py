@@ -18,8 +18,8 @@ from threading import get_ident
 from time import perf_counter, thread_time
 from typing import Any
 
-from lazyflow.departures import Gone, WeakTable, gone
 from lazyflow.errors import Cancelled
+from lazyflow.finalizers import Gone, WeakTable, gone
 from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import Task, place_text, task_name
@@ -63,7 +63,7 @@ class ProgramObserver(Observer):
         """Hear that several runs of this thread begin that are one piece of work, as a fit.
 
         `work` has a name and a unit, how many of these are done as count, and a text; see
-        `lazyflow.api.works`.
+        `lazyflow.api.progress_events`.
         """
 
     def work_went_on(self, work: Any) -> None:

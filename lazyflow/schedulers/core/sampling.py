@@ -27,7 +27,7 @@ _IDLE = 0.5  # seconds without tasks after which a sampler that nobody stops end
 #: Code that calls tasks: its frames are not shown.
 _OURS = (
     "lazyflow.schedulers.", "lazyflow.api.", "lazyflow.graph.", "lazyflow.store.",
-    "lazyflow.departures",
+    "lazyflow.finalizers",
 )
 
 

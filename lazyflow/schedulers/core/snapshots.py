@@ -17,7 +17,7 @@ from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import VALUE, Task, place_text, task_name
-from lazyflow.store.owned import SPARSE_FORM, EditableParts, arrays_of, forms
+from lazyflow.store.ownership import SPARSE_FORM, EditableParts, arrays_of, forms
 from lazyflow.store.protected import QUICK, has_no_array
 from lazyflow.store.sizes import format_bytes
 from lazyflow.store.values import locked

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-from lazyflow.departures import owned
+from lazyflow.finalizers import owned
 from lazyflow.store.memory.copying import copy_by_two
 
 __all__ = ["Arena", "memory_file"]

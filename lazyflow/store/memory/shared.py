@@ -26,7 +26,7 @@ from mmap import PAGESIZE
 from pickle import PickleBuffer
 from typing import Any
 
-from lazyflow.departures import Gone, gone, owned
+from lazyflow.finalizers import Gone, gone, owned
 from lazyflow.store.memory.arena import Arena
 from lazyflow.store.memory.available import STEP, Budget, available_memory, store_full
 from lazyflow.store.sizes import format_bytes

@@ -20,7 +20,7 @@ from enum import Enum
 from types import MemberDescriptorType, resolve_bases
 from typing import Any
 
-from lazyflow.departures import WeakTable
+from lazyflow.finalizers import WeakTable
 from lazyflow.graph.function_code import resolve
 
 __all__ = ["class_by_value", "is_by_value", "names_itself", "variable_of_main"]

@@ -36,7 +36,7 @@ from types import (
 )
 from typing import Any, Generic, TypeVar
 
-from lazyflow.departures import WeakTable
+from lazyflow.finalizers import WeakTable
 from lazyflow.graph.function_code import code_fields, resolve, wrapped_functions
 from lazyflow.graph.kinds import ARRAY, IMMUTABLE, TypeTable, kinds
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, is_importable

@@ -273,7 +273,7 @@ class Pickler(pickle.Pickler):
             if is_sent:
                 return self._cloud._dynamic_function_reduce(obj)
             return self._cloud.reducer_override(obj)
-        finally:  # weak references to code with a callback in Python: see departures.py
+        finally:  # weak references to code with a callback in Python: see finalizers.py
             cloudpickle._extract_code_globals_cache.clear()
 
 

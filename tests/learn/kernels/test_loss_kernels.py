@@ -5,8 +5,8 @@ import pytest
 from learn_tools import LOSS_NAMES, LOSSES, targets_for
 from scipy.sparse import csr_array
 
+from lazyflow.learn.kernels.derivatives import write_slopes
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES, logistic_sums
-from lazyflow.learn.kernels.slopes import write_slopes
 from lazyflow.learn.kernels.sums import (
     ALL_ROWS,
     RowSample,

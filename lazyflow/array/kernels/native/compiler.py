@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow import config
-from lazyflow.departures import Gone, gone
+from lazyflow.finalizers import Gone, gone
 from lazyflow.store.private_files import open_private, private_folder
 
 # -- kernel_files -------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array.kernels.draws.draw import DrawnBlock, made, made_up_draw
+from lazyflow.array.kernels.float_warnings import FloatReports
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.calling import (
     PassCall,
@@ -31,6 +32,7 @@ from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.llvm_ir import called, places, write_kernel
 from lazyflow.array.kernels.native.operations import ELEMENTS, HALF, SUPPORTED, is_inline
 from lazyflow.array.kernels.native.staging import KernelSpec, make_spec, reads_in_place, stages_of
+from lazyflow.array.kernels.numpy_kernels import run_whole
 from lazyflow.array.kernels.planning import (
     ANY,
     CONSTANT,
@@ -54,8 +56,6 @@ from lazyflow.array.kernels.program import (
     ScanOperation,
     TileFunction,
 )
-from lazyflow.array.kernels.reports import FloatReports
-from lazyflow.array.kernels.whole import run_whole
 from lazyflow.recent import Recent
 
 # -- the check that a new kernel gives the bits of NumPy's functions, on values made up for it

@@ -15,7 +15,7 @@ from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import InMemory
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.views import seen
-from lazyflow.departures import WeakTable
+from lazyflow.finalizers import WeakTable
 from lazyflow.graph.task import Task
 
 #: How much each block of a mask chooses, once that was found out; until then its origin.
@@ -83,7 +83,7 @@ class Masked(Expr):
 def choose(first: int, axes: int, block: Any, mask: Any) -> Any:
     """Return the elements of a block that a mask chooses."""
     if type(block) is np.ndarray and block.shape == mask.shape and block.flags.c_contiguous:
-        from lazyflow.array.kernels.whole import compressed  # 25 ms: with the first block
+        from lazyflow.array.kernels.numpy_kernels import compressed  # 25 ms: with the first block
 
         return compressed(block, mask)
     if axes > 1 and block.flags.c_contiguous:  # in half of the time that NumPy's indexing takes

@@ -18,8 +18,8 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any, NamedTuple, TypeVar
 
-from lazyflow.departures import LastCall
 from lazyflow.errors import WorkerDied
+from lazyflow.finalizers import LastCall
 from lazyflow.graph.task import Task, place
 from lazyflow.schedulers.actors.calls import ActorCall, WaitingActor
 from lazyflow.schedulers.actors.ports import bring_in_thread

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from time import sleep
 from typing import Any, Protocol
 
-from lazyflow.departures import WeakValues
+from lazyflow.finalizers import WeakValues
 from lazyflow.graph.task import Place
 from lazyflow.schedulers.actors.calls import CallFuture, WaitingActor
 from lazyflow.schedulers.actors.handles import borrowed

@@ -28,7 +28,7 @@ from typing import Any
 
 from lazyflow.schedulers.actors.ports import MakeActor, SavedState, SentCall
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
-from lazyflow.store.owned import is_alone
+from lazyflow.store.ownership import is_alone
 from lazyflow.store.private_files import open_private, private_folder
 
 _HEAD = struct.Struct("<qq")  # the number of the call that began last, where the answers begin

@@ -27,7 +27,7 @@ from dask._task_spec import TaskRef
 from distributed.protocol import to_serialize
 from distributed.utils_comm import gather_from_workers
 
-from lazyflow.departures import LastCall
+from lazyflow.finalizers import LastCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.actors.journal import ActorMessages, Report

@@ -15,8 +15,8 @@ from typing import Any
 import distributed
 from distributed.client import FutureState
 
-from lazyflow.departures import LastCall
 from lazyflow.errors import SchedulerLost
+from lazyflow.finalizers import LastCall
 from lazyflow.schedulers.cluster.dask.in_worker import running_tasks
 from lazyflow.schedulers.cluster.results import because
 

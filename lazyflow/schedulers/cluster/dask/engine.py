@@ -17,8 +17,8 @@ from dask._task_spec import TaskRef
 from distributed.comm import get_address_host
 from distributed.utils import get_ip
 
-from lazyflow.departures import LastCall
 from lazyflow.errors import Cancelled, SchedulerLost, WorkerDied
+from lazyflow.finalizers import LastCall
 from lazyflow.graph.options import Options, scheduling_options
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.dask.actors import LARGE, DaskLink, DirectWay

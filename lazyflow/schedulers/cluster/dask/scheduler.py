@@ -11,8 +11,8 @@ from typing import Any
 import distributed
 
 from lazyflow import config
-from lazyflow.departures import WeakTable
 from lazyflow.errors import SchedulerLost
+from lazyflow.finalizers import WeakTable
 from lazyflow.schedulers.cluster.dask.client import forked, lost
 from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 from lazyflow.schedulers.cluster.dask.workers import started

@@ -17,8 +17,8 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from lazyflow.departures import Gone
 from lazyflow.errors import Cancelled
+from lazyflow.finalizers import Gone
 from lazyflow.graph.task import task_name
 from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.processes.decisions import events, nodes

@@ -17,7 +17,7 @@ from itertools import count, repeat
 from time import monotonic
 from typing import Any, TypeAlias
 
-from lazyflow.departures import Gone, gone, opened
+from lazyflow.finalizers import Gone, gone, opened
 
 Call = Callable[[], None]
 

@@ -39,9 +39,9 @@ from lazyflow.schedulers.remote.calls import (
     packed_call,
 )
 from lazyflow.schedulers.remote.large_values import LARGE, KnownValues, named_arguments
-from lazyflow.store.memory import lent
+from lazyflow.store.memory import result_memory
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
-from lazyflow.store.owned import copied
+from lazyflow.store.ownership import copied
 from lazyflow.store.pickling.functions import FunctionCache, pack_function
 from lazyflow.store.pickling.pickler import loads_owned
 from lazyflow.store.pickling.serialize import (
@@ -297,7 +297,7 @@ class PoolMemory:
     def trim(self) -> None:
         """Return the pages of all free memory to the machine."""
         self.arenas.trim()
-        lent.trim()
+        result_memory.trim()
 
     def close(self) -> None:
         """Close all descriptors but those of values that somebody holds still."""
@@ -308,7 +308,7 @@ class PoolMemory:
                 self._forget_arena(arena)
         if not self.arenas.in_use:
             self.arenas.close()
-        lent.trim()
+        result_memory.trim()
 
 
 # -- advice on large values that are sent to the workers again and again, once for every compute

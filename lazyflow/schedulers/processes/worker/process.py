@@ -28,7 +28,7 @@ from lazyflow.schedulers.processes.protocol import Incoming, send
 from lazyflow.schedulers.processes.surroundings import take_over
 from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SURROUND, unreadable
 from lazyflow.schedulers.remote.environment import Stat, is_users, stat_of
-from lazyflow.store.memory import lent
+from lazyflow.store.memory import result_memory
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import encode
@@ -385,7 +385,7 @@ class WorkerProcess(ABC):
         )
         self.announced: tuple[set[int], set[int]] = (set(), set())
         self.mappings = Mappings(private=False)
-        lent.is_worker = True
+        result_memory.is_worker = True
         self.follower = Follower()
         self.functions: dict[int, Any] = {}
         self._sending = threading.Lock()

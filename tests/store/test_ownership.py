@@ -13,7 +13,7 @@ from engine_schedulers import SCHEDULERS
 
 import lazyflow
 from lazyflow import compute, config, delayed, persist, put, submit
-from lazyflow.store.owned import ResultHandover, copied
+from lazyflow.store.ownership import ResultHandover, copied
 
 Pair = namedtuple("Pair", "first second")
 

@@ -14,7 +14,7 @@ import pytest
 
 import lazyflow
 from lazyflow import delayed, persist, worker_state
-from lazyflow.departures import LastCall, WeakTable, wait_for_last_calls
+from lazyflow.finalizers import LastCall, WeakTable, wait_for_last_calls
 from lazyflow.testing.signals import Gate
 
 HERE = Path(lazyflow.__file__).parent

@@ -33,15 +33,10 @@ from lazyflow.graph.kinds import (
     TypeTable,
     kinds,
 )
-from lazyflow.store.values import (
-    IteratorItems,
-    consumer_copy,
-    locked,
-    made_writable,
-    memory_of,
-)
+from lazyflow.store.values import IteratorItems, consumer_copy, locked, made_writable, memory_of
 
 __all__ = ["ResultHandover", "copied", "detached", "is_alone", "own"]
+
 
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 

@@ -4,6 +4,8 @@ Numba's own lists of arrays are compiled in every process that makes one, which 
 kernels are compiled anew for each kind of arrays in them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, types
 
-from lazyflow.learn.kernels.slopes import compiled, machine_code, making
+from lazyflow.learn.kernels.derivatives import compiled, machine_code, making
 
 __all__ = ["Addresses", "addresses_of", "ask_for_rows", "chunk_of", "numbers_at", "rows_at"]
 

@@ -1,5 +1,7 @@
 """Derivatives of the losses for one row, for the kernels that take steps."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from enum import IntEnum
 from functools import wraps
@@ -14,6 +16,7 @@ __all__ = [
     "REORDER", "LossKind", "compiled", "exactly", "kernel", "machine_code", "making", "slope",
     "write_slopes",
 ]
+
 
 REORDER = {"reassoc", "contract", "nsz", "arcp"}  # all but nnan and ninf, which hide bad numbers
 

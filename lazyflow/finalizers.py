@@ -22,16 +22,10 @@ from typing import Any, Generic, TypeVar, cast
 from weakref import ref
 
 __all__ = [
-    "Gone",
-    "LastCall",
-    "WeakTable",
-    "WeakValues",
-    "gone",
-    "opened",
-    "opened_pipe",
-    "owned",
+    "Gone", "LastCall", "WeakTable", "WeakValues", "gone", "opened", "opened_pipe", "owned",
     "wait_for_last_calls",
 ]
+
 
 _PATIENCE = 2.0  # seconds for the calls that are due when lazyflow is shut down
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from lazyflow.array.kernels import order
 from lazyflow.array.kernels.draws.draw import made
+from lazyflow.array.kernels.float_warnings import FloatReports
 from lazyflow.array.kernels.order import contiguous, reduce_whole
 from lazyflow.array.kernels.planning import BlockPlan, WholeStep, fits, make_plan, scans_of
 from lazyflow.array.kernels.program import CAST, WHERE, LoweredStep, ScanOperation, TileFunction
-from lazyflow.array.kernels.reports import FloatReports
 
 _PIECE = 1 << 18  # elements of a block that are chosen at once
 _PARTS = 64  # of a block, of which the first that raise a kernel's flags tell the names
