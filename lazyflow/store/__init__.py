@@ -11,7 +11,7 @@ memory/        shared memory: `Arenas` on the writer's side, `Mappings` on the r
 pickling/      `encode` and `decode`: a value as a short stream and buffers in shared memory
 =============  ===================================================================================
 
-A result on threads passes through `values` to each consumer and through `ownership` to the caller. A
-result that leaves its process is pickled by ``pickling.pickler``, its large buffers are written to
-an arena by ``pickling.serialize``, and the receiver's arrays look at that arena.
+A result on threads passes through `values` to each consumer and through `ownership` to the caller.
+A result that leaves its process is pickled by ``pickling.pickler``, its large buffers are written
+to an arena by ``pickling.serialize``, and the receiver's arrays look at that arena.
 """

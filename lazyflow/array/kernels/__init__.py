@@ -2,7 +2,7 @@
 
 In reading order:
 
-    program.py         what is computed, and the same as plain steps of the dtypes that operations take
+    program.py         what is computed, and the same as plain steps in the dtypes of operations
     order.py           the one order of reductions, and counts, means and squares in it
     planning.py        steps and passes, by shapes
     float_warnings.py  NumPy's warnings, each once
