@@ -140,7 +140,7 @@ def checkpoint_of(cls: type, settings: ActorSettings) -> Checkpoint | None:
     return Checkpoint(pair[0], pair[1], settings.checkpoint_every)
 
 
-# -- pending_calls ------------------------------------------------------------------------
+# -- pending calls ------------------------------------------------------------------------
 #
 # The limit on pending calls of an actor: a caller that reaches it sleeps until some have ended.
 #

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["compute", "is_lazy", "optimize", "persist"]
 
 
-# -- runs of plans: started, waited for, left running in the background, and of failed tasks again
-
 # -- the lazy values inside the arguments of one compute, and how their values replace them
 
 

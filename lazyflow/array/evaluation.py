@@ -43,7 +43,7 @@ from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task, call_arguments
 from lazyflow.store.memory import result_memory
 
-# -- as_tasks -----------------------------------------------------------------------------
+# -- expressions as tasks -----------------------------------------------------------------
 #
 # From wanted expressions to nodes of tasks: all passes, and the tasks of what they give.
 #

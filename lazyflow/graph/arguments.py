@@ -39,7 +39,7 @@ from lazyflow.graph.kinds import (
     kinds,
 )
 
-# -- shallow ------------------------------------------------------------------------------
+# -- shallow copies -----------------------------------------------------------------------
 #
 # Shallow copies of containers, those of users' classes with the items that they have.
 #

@@ -50,7 +50,7 @@ from lazyflow.graph.options import DEFAULT, NAMED, Options, annotation
 from lazyflow.graph.task import Task, height_over
 from lazyflow.services import service
 
-# -- streams ------------------------------------------------------------------------------
+# -- iterators among arguments ------------------------------------------------------------
 #
 # Generators among the arguments of a call: their items are taken when the task asks for them.
 #

@@ -400,7 +400,7 @@ def conflict(one: Task, other: Task) -> KeyConflict:
     )
 
 
-# -- passes -------------------------------------------------------------------------------
+# -- the passes ---------------------------------------------------------------------------
 #
 # The passes between a graph and its plan, in one list, and `make_plan`, which runs them.
 #

@@ -20,7 +20,7 @@ from lazyflow.schedulers.registry import scheduler_of
 __all__ = ["dask_task"]
 
 
-# -- engine_futures -----------------------------------------------------------------------
+# -- futures of engines -------------------------------------------------------------------
 #
 # Futures of engines among arguments: those of distributed.Client, scattered data, Ray's ObjectRef.
 #

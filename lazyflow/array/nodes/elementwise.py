@@ -15,7 +15,7 @@ from lazyflow.array.nodes.expr import Expr, Recipe
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.sources import Const
 
-# -- compiled -----------------------------------------------------------------------------
+# -- compiled ufuncs ----------------------------------------------------------------------
 #
 # Ufuncs compiled by Numba: objects around a NumPy ufunc, which itself can't be pickled.
 #

@@ -28,7 +28,7 @@ from lazyflow.array.nodes.task_parts import BlockPosition, named, takes_out
 from lazyflow.array.nodes.views import seen, view
 from lazyflow.graph.task import Task
 
-# -- tree ---------------------------------------------------------------------------------
+# -- trees of reductions ------------------------------------------------------------------
 #
 # Reductions as trees: blocks give parts, neighbouring parts are merged, the last is finished.
 #
@@ -243,7 +243,7 @@ def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
     return rechunk(node, tuple(chunks))
 
 
-# -- reduce -------------------------------------------------------------------------------
+# -- reducing nodes -----------------------------------------------------------------------
 #
 # Reductions: each block gives a partial result, and these are merged in a fixed order.
 #
@@ -384,8 +384,6 @@ class MergePartials(TreeReduction):
             found = found.squeeze(self.dropped)
         return found[self.new] if None in self.new else found
 
-
-# -- reductions of nodes over axes, and the last steps of means and variances -------------
 
 # -- what makes results of merged partial results -----------------------------------------------
 

@@ -256,7 +256,7 @@ def explain_rechunks(before: Sequence[Expr], after: Sequence[Expr], keep: bool) 
     return f"{count - left:,} of {count:,} rechunks are dropped: what is below has their chunks"
 
 
-# -- views_down ---------------------------------------------------------------------------
+# -- views go down ------------------------------------------------------------------------
 #
 # The pass that moves views to the sources, so that only what is needed is read and computed.
 #

@@ -322,7 +322,7 @@ def _raise(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
     raise error
 
 
-# -- library_contents ---------------------------------------------------------------------
+# -- contents of other libraries' objects -------------------------------------------------
 #
 # What objects of NumPy, SciPy, pandas and Numba consist of, for `lazyflow.graph.tokens.tokenize`.
 #

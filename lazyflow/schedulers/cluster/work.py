@@ -456,7 +456,7 @@ def _failed_leaf(error: BaseException) -> Task:
     return bare_task(HELD, (future,))
 
 
-# -- worker_threads -----------------------------------------------------------------------
+# -- threads of workers -------------------------------------------------------------------
 #
 # The threads of an engine's worker in which groups run, kept from one group to the next.
 #

@@ -32,8 +32,6 @@ from lazyflow.schedulers.core.sampling import RunningTask
 from lazyflow.schedulers.core.snapshots import Watches
 from lazyflow.schedulers.core.task_resources import asleep, here
 
-# -- the observers of a run, and how events reach them ------------------------------------
-
 # -- `ProgramObserver`: hears also what belongs to no run, or to several ------------------
 
 
@@ -394,7 +392,7 @@ def _overriding(
     ]
 
 
-# -- compiling ----------------------------------------------------------------------------
+# -- compilation in tasks -----------------------------------------------------------------
 #
 # How long Numba compiled, by its own events: told to whoever runs the task in whose thread.
 #

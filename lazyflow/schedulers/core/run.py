@@ -45,7 +45,7 @@ from lazyflow.schedulers.core.task_resources import here, task_over
 from lazyflow.store.protected import editable, protected
 from lazyflow.store.values import IteratorItems, consumer_copy, locked, references
 
-# -- slow_path ----------------------------------------------------------------------------
+# -- calls with copies, retries and checks ------------------------------------------------
 #
 # Calls with everything that the quick loops must not pay for: copies, retries, checks.
 #

@@ -89,7 +89,7 @@ SharedValue: TypeAlias = tuple[
 ]
 
 
-# -- channel ------------------------------------------------------------------------------
+# -- messages on a socket -----------------------------------------------------------------
 #
 # Messages on a socket: a length, a number of descriptors, and builtins as `marshal` writes them.
 #

@@ -68,7 +68,7 @@ def take_over(changes: dict[Any, Any], limit: int) -> None:
 surroundings = Surroundings()
 
 
-# -- notices ------------------------------------------------------------------------------
+# -- logging and warnings -----------------------------------------------------------------
 #
 # Logging and warnings of tasks: workers take the caller's settings over, and report to it.
 #

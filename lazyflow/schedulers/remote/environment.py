@@ -124,7 +124,7 @@ def enter(data: bytes) -> None:
             pass
 
 
-# -- versions -----------------------------------------------------------------------------
+# -- versions of modules ------------------------------------------------------------------
 #
 # The versions of the user's modules in this program, so that its workers have the same.
 #

@@ -26,7 +26,7 @@ from lazyflow.array.nodes.reductions import (
     without_empty,
 )
 
-# -- order_statistics ---------------------------------------------------------------------
+# -- order statistics ---------------------------------------------------------------------
 #
 # Medians and quantiles of all elements: only what lies near the wanted ones is sorted.
 #

@@ -29,7 +29,7 @@ from lazyflow import config
 from lazyflow.finalizers import Gone, gone
 from lazyflow.store.private_files import open_private, private_folder
 
-# -- kernel_files -------------------------------------------------------------------------
+# -- compiled code on disk ----------------------------------------------------------------
 #
 # Compiled kernels on disk: small files in the user's cache folder, replaced by rename.
 #

@@ -131,7 +131,7 @@ def _key_of_its_own() -> distributed.Security | None:
         return None
 
 
-# -- in_scheduler -------------------------------------------------------------------------
+# -- in the engine's scheduler ------------------------------------------------------------
 #
 # lazyflow's part in the scheduler of distributed: wishes for places, and how often groups run.
 #

@@ -27,7 +27,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
 )
 from lazyflow.schedulers.processes.decisions.pool_state import Queues, State, is_at, pop
 
-# -- selection ----------------------------------------------------------------------------
+# -- which task is next -------------------------------------------------------------------
 #
 # The next task for a worker: its own first, then those that may go anywhere, then others'.
 #

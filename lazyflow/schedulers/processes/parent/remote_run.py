@@ -379,7 +379,7 @@ def report_notes(member: Any, notes: list[TaskNote]) -> None:
             run.observers.task_sampled(run, node.i, *note)
 
 
-# -- job_builder --------------------------------------------------------------------------
+# -- jobs of plans ------------------------------------------------------------------------
 #
 # A job is built from the plan of a run: a node for each task, linked to nodes of held values.
 #

@@ -474,8 +474,6 @@ class WorkerHandle:
         self.nodes.clear()  # it is part of a cycle, with what the program holds behind it
 
 
-# -- messages: those to workers are made of flights, and those of workers are made events
-
 # -- sending: makes messages of flights; what a worker does not have yet goes with its tasks
 
 #: The first fields of a `FlightMessage`.

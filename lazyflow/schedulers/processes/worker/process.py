@@ -153,7 +153,7 @@ class Follower:
                 )
 
 
-# -- reporting ----------------------------------------------------------------------------
+# -- reports of logs and warnings ---------------------------------------------------------
 #
 # In a worker: what tasks log and warn of is sent to the caller, whose settings hold here.
 #

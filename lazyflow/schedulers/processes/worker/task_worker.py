@@ -141,7 +141,7 @@ class UnopenedValue:
             self._views.clear()
 
 
-# -- flight -------------------------------------------------------------------------------
+# -- the flight that runs -----------------------------------------------------------------
 #
 # The tasks of one message while a worker runs them, and their results as the answer has them.
 #
@@ -274,7 +274,7 @@ def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, 
     return (i, KEPT, size)
 
 
-# -- watching -----------------------------------------------------------------------------
+# -- taking notes of tasks ----------------------------------------------------------------
 #
 # In a worker: what is noted of tasks that an observer of the caller's asks for.
 #
