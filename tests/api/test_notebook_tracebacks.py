@@ -96,7 +96,7 @@ WRONG_NAMES = {
     "attribute of an array": (lambda: la.ones(3).summ(), "core.py"),
     "keyword of a method": (lambda: la.ones(3).sum(axes=0), "dispatch.py"),
     "method of an actor": (
-        lambda: lazyflow.actor(Empty, scheduler="sync")().go(), "actor_handles.py"),
+        lambda: lazyflow.actor(Empty, scheduler="sync")().go(), "actors.py"),
 }
 
 

@@ -419,7 +419,7 @@ def test_ctrl_c_at_every_step_leaves_it_to_the_next_task():
         assert compute(delayed(task)(), scheduler="threads", timeout=20) == (1,), place
         assert compute(delayed(task)(), scheduler="sync") == (1,), place
     assert len(places) > 50
-    assert any("state_cells" in file for file, _ in places)
+    assert any("worker_states" in file for file, _ in places)
 
 
 @pytest.fixture
