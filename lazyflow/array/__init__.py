@@ -40,9 +40,10 @@ Casts of floats to unsigned integers that can't hold them, and of NaN to integer
 `hypot`, `sin`, `cos`, `tan`, `arctan`, `arctan2`, `sinh`, `cosh`, `tanh`
     of float64 and float32 are lazyflow's own vectorised functions, within 1 unit in the last place
     of the true value, except `logaddexp` where its value is nearly 0; `sinc` is built on `sin`.
-    They have the same bits in any chunks, fused or not, on any scheduler, and on all processors that multiply and
-    add in one step. ``lazyflow.config.set(math="numpy")`` selects NumPy's, which may differ by some
-    units and between processors; they are also used where no kernel can be compiled.
+    They have the same bits in any chunks, fused or not, on any scheduler, and on all processors
+    that multiply and add in one step. ``lazyflow.config.set(math="numpy")`` selects NumPy's, which
+    may differ by some units and between processors; they are also used where no kernel can be
+    compiled.
 Other functions
     differ by some units in the last place where NumPy itself does: on negative or wide strides.
 `arctan2.reduce`, `power.reduce`
