@@ -162,7 +162,7 @@ def info() -> dict[str, Any]:
 def shutdown() -> None:
     """End the threads and processes that lazyflow keeps; queued work is cancelled.
 
-    Running tasks get two seconds to end. The next compute starts what it needs again.
+    Running tasks get two seconds to end. The next compute starts threads and processes again.
 
     Examples
     --------
