@@ -6,7 +6,7 @@ In reading order:
     map_blocks.py     map_blocks, blockwise     from_function.py  values of a function of indices
     reduction.py      reductions in a tree      windows.py        sliding windows
     gufuncs.py        apply_gufunc, gufunc, as_gufunc, and their signatures
-    along_axes.py     slices, single elements   numpy_gufuncs.py  generalised ufuncs elsewhere
+    along_axes.py     slices, single elements   numpy_gufuncs.py  gufuncs of other packages
     blocks.py         x.blocks[0, 1:]
 
 A function is bound to its arguments and called once for each block of the result
