@@ -1,40 +1,40 @@
-"""The few things that can be set, each in one place.
+"""The settings, each in one place.
 
 =================  ==========  ===================================================================
 key                default     meaning
 =================  ==========  ===================================================================
-scheduler          None        name, `Scheduler` or Executor used when none is given; None: where
-                               the persisted inputs live, else "threads"
-num_workers        None        running tasks at once; None: the cores this process may use
-check_mutation     False       compare the inputs of every task before and after; `InputMutated`
-max_runs_ahead     16          unfinished `persist` calls of one thread before the next one waits
+scheduler          None        name, `Scheduler` or Executor used when none is given; None: the one
+                               where the persisted inputs live, else "threads"
+num_workers        None        tasks that run at once; None: the cores that this process may use
+check_mutation     False       compare each task's inputs before and after; raises `InputMutated`
+max_runs_ahead     16          unfinished `persist` calls of one thread before the next call waits
 max_pending_calls  10000       pending calls of an actor before the caller of the next one sleeps
-crash_retries      2           runs of a task after deaths of the workers that ran it
-exit_timeout       None        seconds for which the end of the program waits for submitted calls,
-                               and calls of actors, that are not done; None: until they are
+crash_retries      2           how often a task runs again after the worker that ran it died
+exit_timeout       None        seconds for which the end of the program waits for unfinished
+                               submitted calls and calls of actors; None: until they are done
 group_memory       0.25        share of the memory of a cluster's worker that a group of tasks may
-                               hold at once; what holds more runs as tasks of their own
-ray_options        None        a dict of options that Ray's tasks and actors get as they are:
+                               hold at once; larger groups run as separate tasks
+ray_options        None        a dict of options passed unchanged to Ray's tasks and actors:
                                scheduling_strategy, runtime_env, accelerator_type and others
 share_from         65536       bytes from which a part of a value goes through shared memory
-store_limit        None        bytes of shared memory for values, in each worker; None: what the
-                               machine has
-chunk_bytes        8388608     bytes of a chunk of an array that ``chunks="auto"`` aims at
+store_limit        None        bytes of shared memory for values, in each worker; None: all that
+                               the machine has
+chunk_bytes        8388608     bytes that ``chunks="auto"`` aims at for each chunk of an array
 array_fusion       True        whether neighbouring operations on arrays become one task per block
 kernels            "auto"      how fused array expressions run: "auto", "numpy" (by NumPy alone)
                                or "native" (a kernel at once, else an error: for tests)
 math               "own"       elementary functions of arrays (exp, sin, ...): "own", vectorised and
                                within a unit in the last place, or "numpy"
-show_values        None        where arguments are shown by value that are numbers or texts: None:
+show_values        None        where numbers and strings among arguments are shown by value; None:
                                in errors and `repr`, not on pages and pictures; "scalars": in both;
                                "none": nowhere. ``delayed(f, hide="password")`` hides single ones
 kernel_cache       None        folder of compiled kernels; None: lazyflow/kernels in the user's
                                cache folder; False: none
 =================  ==========  ===================================================================
 
-Looked up in this order: the enclosing ``with config.set(...)`` (a context variable: threads and
-async tasks do not see each other's), then plain ``config.set(...)`` (the process; one whose object
-is kept, ``x = config.set(...)``, from the thread's next look at settings on), then the
+Settings are looked up in this order: the enclosing ``with config.set(...)`` (a context variable:
+threads and async tasks do not see each other's), then plain ``config.set(...)`` (for the process;
+if its object is kept, ``x = config.set(...)``, from the thread's next look-up on), then the
 environment (``LAZYFLOW_SCHEDULER``, ``LAZYFLOW_NUM_WORKERS``, ..., read at import), then the
 default.
 """
@@ -281,7 +281,7 @@ def nearest(name: str, known: Any) -> str:
 
 
 def values() -> dict[str, Any]:
-    """Return all keys with the values that are in force where the code runs.
+    """Return all keys with their current values.
 
     >>> values()["max_runs_ahead"]
     16
@@ -305,7 +305,7 @@ def _check_name(name: str) -> None:
 
 
 def get(name: str) -> Any:
-    """Return the value of a key that is in force where the code runs.
+    """Return the current value of a key.
 
     Raises
     ------

@@ -1,7 +1,6 @@
 """The errors that lazyflow itself raises.
 
-The exception of a task is raised with its own type; these classes are for problems that the
-library finds.
+A task's exception keeps its own type; these classes are for problems that the library finds.
 """
 
 __all__ = [
@@ -21,7 +20,7 @@ __all__ = [
 
 
 class LazyflowError(Exception):
-    """The base of all errors below: one ``except`` catches them all.
+    """The base class of all errors below: one ``except`` catches them all.
 
     Examples
     --------
@@ -35,7 +34,7 @@ class LazyflowError(Exception):
 
 
 class LazyflowWarning(UserWarning):
-    """The base of the advice that lazyflow gives without failing.
+    """The base class of warnings, by which lazyflow gives advice.
 
     Examples
     --------
@@ -48,11 +47,11 @@ class LazyflowWarning(UserWarning):
 
 
 class RemoteTaskError(LazyflowError):
-    """A task raised an exception that must not be raised in the caller as it is.
+    """A task raised an exception that must not be raised unchanged in the caller.
 
     `SystemExit`, `GeneratorExit`, `StopIteration`, `asyncio.CancelledError`, and
-    `KeyboardInterrupt` outside of the main thread would end the caller's program, generator or
-    event loop. The exception of the task is ``__cause__``.
+    `KeyboardInterrupt` outside the main thread would end the caller's program, generator or
+    event loop. ``__cause__`` is the exception of the task.
 
     Examples
     --------
@@ -66,7 +65,7 @@ class RemoteTaskError(LazyflowError):
 
 
 class Cancelled(LazyflowError):
-    """The value was asked for after its work had been cancelled.
+    """A value was requested after its work had been cancelled.
 
     Examples
     --------
@@ -115,10 +114,10 @@ class KeyConflict(LazyflowError, ValueError):
 
 
 class CycleError(LazyflowError, ValueError):
-    """Work waits for itself: actors whose calls wait for each other; the message names the circle.
+    """Calls of actors wait for each other in a circle; the message names it.
 
-    Graphs of calls can't depend on themselves, but readers of graphs from elsewhere may raise it,
-    too.
+    Graphs of calls can't contain cycles, but readers of graphs from other libraries may raise this
+    error, too.
 
     Examples
     --------
@@ -131,7 +130,7 @@ class CycleError(LazyflowError, ValueError):
 
 
 class InputMutated(LazyflowError):
-    """A task changed one of its inputs in place; found with ``config.check_mutation``.
+    """A task changed an input in place; detected with ``config.check_mutation``.
 
     Examples
     --------
@@ -148,7 +147,7 @@ class InputMutated(LazyflowError):
 
 
 class SerializationError(LazyflowError, TypeError):
-    """An object can't be pickled; the message names its task and its place in it.
+    """An object can't be pickled; the message names its task and its place there.
 
     Examples
     --------

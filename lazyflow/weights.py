@@ -4,14 +4,14 @@ A model object is large, often can't be pickled, and is best built once per work
 (`lazyflow.worker_state`, `lazyflow.actor`). Only its weights have to travel: plain NumPy arrays
 in a dict or a list, which tasks get by reference like any array.
 
-A model is recognized by its methods, so no framework is imported:
+Models are recognized by their methods, so no framework is imported:
 
 =================  ====================================  =======================================
 model              methods                               weights
 =================  ====================================  =======================================
 Keras              ``get_weights``, ``set_weights``      list of arrays
 PyTorch            ``state_dict``, ``load_state_dict``   dict of arrays, buffers included; of an
-                                                         optimiser what it keeps: "0.exp_avg"
+                                                         optimiser its state: "0.exp_avg"
 scikit-learn       ``fit``, ``get_params``               dict of fitted arrays: coef_, ...
 TensorFlow         ``variables`` with ``assign``         list of arrays; Keras's optimisers, too
 dict or list       of arrays, to any depth               the same, copied
@@ -83,8 +83,7 @@ def get_weights(model: Any) -> Any:
     TypeError
         The model is none of those.
     ValueError
-        The estimator is not fitted, the model not built, or something is no array that NumPy
-        has.
+        The estimator is not fitted, the model not built, or a weight can't be a NumPy array.
 
     Examples
     --------
@@ -124,13 +123,13 @@ def get_weights(model: Any) -> Any:
 
 
 def set_weights(model: Any, weights: Any) -> None:
-    """Set the weights of a model, in the form in which `get_weights` returns them.
+    """Set the weights of a model, in the form that `get_weights` returns.
 
     Every value is copied into the model's own dtype, which must hold it. When one does not fit,
-    none is set. A scikit-learn estimator that was never fitted predicts then like that of the
-    weights; where a fit makes more than arrays (SVC, MLPClassifier), it is refused and has to be
-    fitted first, to a few rows. What an optimiser keeps beside the weights (Adam's moments) stays
-    the model's own.
+    none is set. A scikit-learn estimator that was never fitted then predicts like the estimator
+    that the weights come from. If its fit makes more than arrays (SVC, MLPClassifier), set_weights
+    raises: fit it first, to a few rows. State that an optimiser keeps beside the weights (Adam's
+    moments) is not changed.
 
     Raises
     ------
@@ -236,9 +235,9 @@ def _as_plain(value: Any) -> Any:
 def get_flat(model: Any) -> np.ndarray:
     """Return all floats that an optimiser may change as one float64 vector.
 
-    They are in the order of `get_weights`. For a dict of gradients by the same names, the result
-    is the gradient of the vector. Integers, labels and (PyTorch, Keras) weights that are not
-    trained are left out.
+    They are in the order of `get_weights`. For a dict of gradients with the same names, the result
+    is the gradient with respect to the vector. Integers, labels and (PyTorch, Keras) weights that
+    are not trained are left out.
 
     Raises
     ------
@@ -255,7 +254,7 @@ def get_flat(model: Any) -> np.ndarray:
 
 
 def set_flat(model: Any, vector: npt.ArrayLike) -> None:
-    """Set the floats of a model, in its own dtypes, to those of a vector like `get_flat`'s.
+    """Set the floats of a model, in its own dtypes, from a vector like that of `get_flat`.
 
     ``set_flat(model, get_flat(model))`` changes no bit.
 
@@ -302,7 +301,7 @@ def mean_weights(weights: Sequence[Any]) -> Any:
     """Return the mean of several models' weights, in the same form.
 
     Floats are added from first to last and divided by their number, in their own dtype. Integers
-    (steps taken, batches seen) are rounded; labels and texts must be the same in all models.
+    (steps taken, batches seen) are rounded; labels and strings must be the same in all models.
 
     Raises
     ------
@@ -321,7 +320,7 @@ def mean_weights(weights: Sequence[Any]) -> Any:
 def mean_gradients(gradients: Sequence[Any]) -> Any:
     """Return the mean of several gradients: arrays, or dicts or lists of arrays, of one form.
 
-    None, which frameworks return for weights without gradient, must be None in all.
+    Frameworks return None for weights without a gradient: an entry must be None in all or in none.
 
     Raises
     ------

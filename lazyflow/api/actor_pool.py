@@ -28,8 +28,8 @@ Work = Callable[[Any, Any], Future]
 class ActorPool:
     """A group of actors: each work item goes to the next actor that is free.
 
-    An actor whose process has ended loses the call that it ran, and no other: if it is not started
-    again, the others do the rest.
+    An actor whose process ends loses only the call that it ran: if it is not restarted, the other
+    actors do the rest.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class ActorPool:
         self._end = LastCall(self._dispatcher.close)
 
     def submit(self, fn: Work, value: Any) -> Future:
-        """Have ``fn(actor, value)`` called once an actor is free; return the future of its result.
+        """Call ``fn(actor, value)`` once an actor is free; return the future of its result.
 
         Sleeps while ``config.max_pending_calls`` calls are pending, as a call of an actor does.
 
@@ -85,8 +85,8 @@ class ActorPool:
     def map(self, fn: Work, values: Iterable[Any]) -> Iterator[Any]:
         """Return an iterator of the results of ``fn(actor, value)``, in the order of `values`.
 
-        The first calls begin at once, two for each actor; each result that is taken begins
-        another one. An error is raised in the place of its result, and ``next`` goes on after it.
+        The first calls begin at once, two for each actor; taking a result begins another call.
+        An error is raised in place of its result, and ``next`` continues after it.
 
         Examples
         --------
@@ -108,9 +108,9 @@ class ActorPool:
             yield begun.popleft()
 
     def map_unordered(self, fn: Work, values: Iterable[Any]) -> Iterator[Any]:
-        """Return an iterator of the results of ``fn(actor, value)``, in the order of their ends.
+        """Return an iterator of the results of ``fn(actor, value)``, in the order of completion.
 
-        Errors are raised as by `map`.
+        Errors are raised as in `map`.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Actors: objects with a state of their own, which many tasks and callers share by calls.
+"""Actors: stateful objects that many tasks and callers share through calls.
 
 A class marked with `actor` is called as before, but its object lives where the scheduler keeps
 it: in a process of its own on processes and Ray, in a worker of the cluster on distributed, in a
@@ -232,10 +232,10 @@ def _in_coroutine() -> bool:
 
 
 class ClassDescription:
-    """The names in a class, from which calls are checked where the class need not be.
+    """The names in a class, to check calls where the class itself may be missing.
 
     name, module
-        Of the class.
+        The name of the class and of its module.
     methods, attributes
         Names of what can be called, and of the rest.
     """
@@ -311,7 +311,7 @@ class ActorCore:
         self.pending = PendingCalls()
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
-        """Have a method called; return the future of its result."""
+        """Call a method; return the future of its result."""
         method = self.described.method(name)
         self.pending.make_room(self.host)
         call = self.call_of(method, args, kwargs, 4)
@@ -330,7 +330,7 @@ class ActorCore:
     def call_of(
         self, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int
     ) -> ActorCall:
-        """Return a call, made `depth` frames above this one; work for its inputs is started."""
+        """Return a call, made `depth` frames above this one, and start the work for its inputs."""
         task = new_task(MethodTask, method, args, kwargs, depth=depth)
         if self.shares_memory:
             _take_literals(task)
@@ -357,11 +357,11 @@ class ActorCore:
         return None
 
     def lent(self) -> tuple[Any, ...]:
-        """Return what a handle in another process is made of."""
+        """Return the parts from which another process makes a handle."""
         raise NotImplementedError
 
     def keep_for_good(self) -> None:
-        """Have the actor kept: a pickled handle is under way, for nobody knows how long."""
+        """Keep the actor: a pickled handle exists somewhere, for an unknown time."""
         raise NotImplementedError
 
 
@@ -432,7 +432,7 @@ class OwnCore(ActorCore):
     # -- for the exchange ---------------------------------------------------------------------
 
     def described_handle(self) -> tuple[Any, ...]:
-        """Return what a handle in another process is made of, beside address and number."""
+        """Return the parts of a handle in another process, without address and number."""
         is_concurrent = self.spec.concurrency > 1
         return self.label, is_concurrent, self.described, self.scheduler.name
 
@@ -440,7 +440,7 @@ class OwnCore(ActorCore):
         self, method: str, args: list[Any], kwargs: dict[str, Any], place: Place,
         hide: tuple[str, ...] | bool,
     ) -> CallFuture:
-        """Have a method called for another process, whose line at `place` has asked for it."""
+        """Call a method for another process, where the line at `place` asked for it."""
         call = self.call_of(self.described.method(method), tuple(args), kwargs, 1)
         call.task._code = place
         if hide:
@@ -490,9 +490,8 @@ def handle_of(address: Address, number: int, *handle: Any) -> Actor:
 class Actor:
     """A handle on an actor: its methods return futures.
 
-    It can be an argument of tasks and of other actors' methods, and part of containers, also where
-    those run in other processes: calls go to the one actor. While anybody has a handle, the actor
-    lives.
+    You can pass it to tasks and to other actors' methods, also inside containers and in other
+    processes: calls go to the one actor. The actor lives as long as there is a handle.
 
     Examples
     --------
@@ -686,7 +685,7 @@ def _same(one: type, other: type) -> bool:
 
 
 def actor(cls: Any = None, /, **options: Any) -> Any:
-    """Make the objects of a class actors: each lives by itself, and its calls return futures.
+    """Make the objects of a class actors, which run on their own and whose calls return futures.
 
     Use it as a decorator, ``@actor`` or ``@actor(restarts=1)``, or as ``actor(Cls)(*args)``.
 
@@ -699,34 +698,34 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
         own. ``"processes"``, ``"ray"``: in a process of its own. ``"distributed"``: in a worker of
         the cluster. By default the scheduler is chosen as for `submit`.
     name, get_if_exists
-        A name that only one living actor of this process may have; with ``get_if_exists=True``
-        a handle on the actor that has the name is returned, if there is one.
+        A name that only one living actor of this process may have. ``get_if_exists=True``
+        returns a handle on the actor that has the name, if there is one.
     max_concurrency
         Calls that may run at once: by default 1, and 1000 for a class with async methods, which
         run on an event loop. With 1 they run in the order in which they were made; with more they
-        begin in the order in which their arguments are there.
+        begin in the order in which their arguments arrive.
     restarts
-        How many times the process of the actor is started again when it ends. The call that was
-        running fails with `WorkerDied` and is not run again; later calls go on with a new object.
-        On sync and threads there is no process that could end.
+        How many times the process of the actor is restarted when it dies. The running call fails
+        with `WorkerDied` and is not run again; later calls use a new object. On sync and threads
+        there is no process that could die.
     checkpoint, checkpoint_every
         The state that the new object starts from. ``"get_state"``: the name of a method whose
-        result is kept after every `checkpoint_every` calls and given to ``set_state`` after a
-        restart; or ``(save, load)``: two names, or functions of the object, and of the object
-        and a state.
+        result is kept after every `checkpoint_every` calls and passed to ``set_state`` after a
+        restart. Or ``(save, load)``: two method names, or two functions, ``save(object)`` and
+        ``load(object, state)``.
     mutates
-        ``False``: the values of futures and lazy values that its methods are given are not copied
-        for it, as those of tasks are not. Their arrays are read-only; several actors of one
-        machine can so have one large array without a copy each.
+        ``False``: its methods get the values of futures and lazy values without a copy, as tasks
+        do. Arrays in them are read-only, so several actors on one machine can share one large
+        array.
 
     Returns
     -------
     ActorClass
         Call it like the class: it returns a handle, and ``handle.method(*args)`` is a `Future`.
         The method gets the values of lazy values and futures among the arguments, at any depth.
-        The actor ends with the last reference to its handle, after the calls that were made.
-        While ``config.max_pending_calls`` calls of an actor are pending, the next one sleeps,
-        unless a task, another call or a coroutine makes it.
+        The actor ends after the last handle is dropped and the calls made by then have run.
+        While ``config.max_pending_calls`` calls of an actor are pending, the caller of the next
+        one sleeps, unless it is a task, another actor's call or a coroutine.
 
     Examples
     --------
@@ -756,20 +755,20 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
 
 
 def get_actor(name: str) -> Actor:
-    """Return a handle on the living actor of a name.
+    """Return a handle on the living actor with a name.
 
-    Tasks and methods of actors find those that the program has made whose tasks and actors they
-    are, beside those of their own process.
+    Tasks and methods of actors find the actors of the program that started them, and those of
+    their own process.
 
     Parameters
     ----------
     name
-        As it was given to `actor` or to ``options``.
+        The name passed to `actor` or to ``options``.
 
     Raises
     ------
     ValueError
-        There is no living actor of that name.
+        There is no living actor with that name.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Collections: objects that are made of tasks and act as something else.
+"""Collections: objects that consist of tasks and act as something else.
 
-A chunked array is a collection; `Delayed` itself is the simplest one. A class becomes one by
-deriving from `Collection` and defining three methods: they return its tasks, join the values of
+A chunked array is a collection; `Delayed` is the simplest one. To make a class a collection,
+derive it from `Collection` and define three methods: they return its tasks, join the values of
 the tasks, and rebuild the object from other tasks. Then `compute`, `persist`, `optimize` and
 calls of delayed functions take its objects like any lazy value.
 
@@ -30,7 +30,7 @@ __all__ = ["Collection"]
 
 
 class Collection(ABC):
-    """Base of objects that are made of tasks.
+    """Base class of objects that consist of tasks.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Collection(ABC):
 
     @abstractmethod
     def __lazyflow_tasks__(self) -> Sequence[Task]:
-        """Return the tasks that the object is made of."""
+        """Return the tasks of the object."""
 
     @abstractmethod
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
@@ -55,14 +55,14 @@ class Collection(ABC):
 
     @abstractmethod
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
-        """Return an object like this one, made of other tasks: held results, after persist."""
+        """Return an object like this one with other tasks: held results, after persist."""
 
     @classmethod
     def __lazyflow_optimize__(cls, wanted: Sequence[Self], keep: bool = True) -> Sequence[Self]:
-        """Return cheaper objects of the same values, for all of the class in one compute.
+        """Return cheaper objects with the same values; gets all of the class in one compute.
 
-        With ``keep=False`` only the values of the whole objects are needed, so that they may be
-        made of other tasks than before.
+        With ``keep=False`` only the values of the whole objects are needed, so they may have other
+        tasks than before.
         """
         return wanted
 
@@ -104,5 +104,5 @@ class _Finalizer:
 
 
 def assemble(finalizer: _Finalizer, values: list[Any]) -> Any:
-    """Return what the function of a collection makes of its computed values."""
+    """Return the value of a collection, joined by its function from its computed values."""
     return finalizer.finalize(values)

@@ -1,4 +1,4 @@
-"""`delayed`: makes a function lazy, so that calling it makes a task instead of running it."""
+"""`delayed`: makes a function lazy, so that a call makes a task instead of running it."""
 
 from __future__ import annotations
 
@@ -225,31 +225,31 @@ def delayed(
     pure
         Equal arguments give equal results: equal calls run once.
     nout
-        The number of values that the function returns; the result can then be unpacked. By
-        default read from an annotation ``-> tuple[A, B]``. ``num_returns`` is the same.
+        The number of values that the function returns; the result can then be unpacked. The
+        default comes from an annotation ``-> tuple[A, B]``. ``num_returns`` is the same.
     traverse
         False: don't look for lazy values inside containers among the arguments.
     mutates
-        The function edits its arguments: it gets private, writable values. Otherwise arrays are
-        read-only in it.
+        True: the function edits its arguments and gets private, writable values. Otherwise its
+        arrays are read-only.
     retries
         How often to run a task again after an exception.
     crash_retries
-        How often to run a task again after the death of its worker (not on sync and threads).
+        How often to run a task again after its worker died (not on sync and threads).
         It also applies to lazy values that the task returns, unless they have their own.
     priority
-        Among tasks that are ready, those of higher priority start first, whichever call started
-        them (Ray: those of one call). Tasks of `compute` go before those of `submit` and
+        Among ready tasks, those of higher priority start first, whichever call made them
+        (on Ray, among those of one call). Tasks of `compute` start before those of `submit` and
         `persist`.
     resources
-        The resources of a worker that the task needs, by name (schedulers with workers that
+        The worker's resources that the task needs, by name (for schedulers whose workers
         differ).
     workers
         The only workers that may run the task, by name, address or host (``"distributed"``;
         other schedulers refuse it). When all of them are gone, the task waits for one to return.
     hide
         The name of a parameter, or a list of names: errors, `repr`, drawings and pages do not show
-        what is given for it. True: no argument, and not the result. See also
+        its value. True: they show neither arguments nor the result. See also
         ``config.set(show_values="none")``.
 
     Examples
@@ -367,8 +367,8 @@ def check_keywords(func: Any, kwargs: dict[str, Any]) -> None:
 def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every: int = 8) -> Any:
     """Combine values lazily, two by two, in an order that depends only on their number.
 
-    Each task takes `split_every` neighbours and folds them from the left. A sum of gradients then
-    has the same bits on every scheduler, and partial sums are computed where their parts are.
+    Each task folds `split_every` neighbours from the left. So a sum of gradients has the same bits
+    on every scheduler, and partial sums are computed where their parts are.
 
     Parameters
     ----------

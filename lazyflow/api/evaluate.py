@@ -1,7 +1,7 @@
-"""`compute`, `persist` and `optimize`: lazy values become values.
+"""`compute`, `persist` and `optimize`, which turn lazy values into values.
 
 All three take any nesting of containers, lazy values and plain values. The lazy values of one
-call make one plan, so that tasks which they share run once.
+call make one plan, so tasks that they share run once.
 """
 
 from __future__ import annotations
@@ -551,7 +551,7 @@ def compute(
     on_error: str = "raise",
     **unknown: Any,
 ) -> tuple[Any, ...]:
-    """Compute lazy values and return them as a tuple, in the places where they were.
+    """Compute lazy values and return the arguments as a tuple, with values in their places.
 
     Parameters
     ----------
@@ -560,27 +560,27 @@ def compute(
     scheduler
         ``"sync"``, ``"threads"``, another registered name, a scheduler object, a
         `concurrent.futures.Executor` or the client of a cluster. By default that of `config`,
-        else the one where persisted inputs live, else the one whose task is running here, else
+        else the one that holds persisted inputs, else the one whose task makes this call, else
         threads.
     num_workers
         The most tasks that may run at once. By default that of `config`, else the number of
         cores.
     traverse
-        False: look only at the arguments themselves, not into containers.
+        False: look only at the arguments themselves, not inside containers.
     optimize_graph
         False: run the tasks as they are, without merging equal pure ones or fusing.
     timeout
         Seconds until `TaskTimeout` is raised. On sync it is checked between tasks.
     on_error
-        ``"raise"`` the first error; ``"collect"``: go on, and return each exception in the place
-        of its value.
+        ``"raise"``: raise the first error; ``"collect"``: continue, and return each exception in
+        place of its value.
 
     Raises
     ------
     Exception
         The error of a task, with its own traceback and a note about the task.
     TaskTimeout
-        The time was over.
+        The time ran out.
     KeyConflict
         Two different tasks have the same key.
     Cancelled
@@ -620,14 +620,14 @@ def persist(
     optimize_graph: bool = True,
     **unknown: Any,
 ) -> tuple[Any, ...]:
-    """Start computing, and return the same objects made of results instead of histories.
+    """Start computing, and return the same objects with results in place of their graphs.
 
     Returns at once (on sync: when done) a tuple like that of `compute`, in which each lazy value
     is still lazy, but its task is a future. A loop of persist steps has a graph of constant
-    size. An error is raised where the value is first used.
+    size. An error is raised when its value is first used.
 
-    Parameters are those of `compute`. When ``config.max_runs_ahead`` persists of this thread are
-    unfinished, the next one waits for the oldest.
+    The parameters are those of `compute`. When ``config.max_runs_ahead`` persists of this thread
+    are unfinished, the next one waits for the oldest.
 
     Examples
     --------
@@ -678,7 +678,7 @@ def optimize(
 def optimize(
     *args: Any, traverse: bool = True, explain: bool = False, **unknown: Any
 ) -> tuple[Any, ...] | str:
-    """Return equal objects whose graphs are optimized already: equal pure tasks are one task.
+    """Return equal objects whose graphs are already optimized: equal pure tasks are one task.
 
     Parameters
     ----------

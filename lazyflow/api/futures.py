@@ -1,10 +1,10 @@
-"""Futures: values that are being computed already, returned by `submit`, `map` and `put`.
+"""Futures: values whose computation has started, returned by `submit`, `map` and `put`.
 
-A `Future` is a `concurrent.futures.Future`, which can be awaited; and it is a collection of one
-task: an argument of lazy calls and of other submits, at any depth, beside `Delayed`.
+A `Future` is a `concurrent.futures.Future` that can be awaited. It is also a collection of one
+task: like a `Delayed`, it can be an argument of lazy calls and of other submits, at any depth.
 
-Users' callbacks have a thread of their own, since one may compute, or wait for another future:
-the threads that run tasks or drive worker processes must not wait for that.
+Users' callbacks have a thread of their own, since a callback may compute, or wait for another
+future: the threads that run tasks or drive worker processes must not wait for that.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Future(concurrent.futures.Future[Any], Collection):
     """A value that exists or will exist; returned by `submit`, `map`, `put` and actors' methods.
 
     Use it as an argument of delayed functions and of `submit`, in `compute`, `persist`, `wait`
-    and `as_completed`. Dropping the last reference frees the value; submitted work is done all
-    the same. A future can't be pickled: pass it as an argument, and the task gets its value.
+    and `as_completed`. Dropping the last reference frees the value; submitted work still runs.
+    A future can't be pickled: pass it as an argument, and the task gets its value.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Future(concurrent.futures.Future[Any], Collection):
         Exception
             The error of the task, with its own traceback and a note about the task.
         TaskTimeout
-            There was no value after `timeout` seconds; the work goes on.
+            There was no value after `timeout` seconds; the work continues.
         Cancelled
             The future was cancelled.
 
@@ -162,10 +162,9 @@ class Future(concurrent.futures.Future[Any], Collection):
         return "error" if self._inner.state is FAILED else self._inner.state
 
     def retry(self) -> None:
-        """Run a failed task again, and before it the failed tasks among its arguments.
+        """Run a failed task again, after the failed tasks among its arguments.
 
-        This future then stands for the new result. A future that has not failed is left as it
-        is.
+        This future then stands for the new result. A future that has not failed is unchanged.
 
         Raises
         ------
@@ -217,8 +216,8 @@ class Future(concurrent.futures.Future[Any], Collection):
     def running(self) -> bool:
         """Tell whether the task of the future is running now.
 
-        ``distributed`` and Ray do not report when a call of an actor begins: there this tells
-        whether the call was sent and no other call is before it.
+        ``distributed`` and Ray do not report when a call of an actor begins: there the result is
+        True if the call was sent and no other call is before it.
 
         Examples
         --------
@@ -230,10 +229,10 @@ class Future(concurrent.futures.Future[Any], Collection):
         return at is not None and any(worker.now() == at for worker in tuple(at[0].inside))
 
     def cancel(self, force: bool = False) -> bool:
-        """Give the value up; return whether it was not there yet.
+        """Cancel the work; return False if the value was there already.
 
-        A task that has not begun is not started. Of running tasks, a submitted coroutine is
-        cancelled; others run on, unless `force` ends their worker (schedulers with processes).
+        A task that has not begun is not started. A running coroutine is cancelled; other running
+        tasks continue, unless `force` ends their worker (schedulers with processes).
 
         Examples
         --------
@@ -248,9 +247,9 @@ class Future(concurrent.futures.Future[Any], Collection):
         return self._inner.cancel(force)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
-        """Have ``fn(future)`` called when the future is done, in a thread for callbacks.
+        """Call ``fn(future)`` when the future is done, in a thread for callbacks.
 
-        Callbacks may wait and compute; the error of one is logged.
+        Callbacks may wait and compute; their errors are logged.
 
         Examples
         --------
@@ -380,23 +379,23 @@ def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
 
 
 def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function in the background, now, and return the future of its result.
+    """Start a call in the background and return the future of its result.
 
-    It is done even if nobody asks for the result: the end of the program waits for it, at most
-    for the seconds of ``config.exit_timeout``.
+    The call runs even if its result is never asked for: the end of the program waits for it, for
+    at most ``config.exit_timeout`` seconds.
 
-    The scheduler is `config`'s (``with lazyflow.config.set(scheduler="processes")``), else the one
-    where the futures among the arguments live, else threads.
+    The scheduler is that of `config` (``with lazyflow.config.set(scheduler="processes")``), else
+    the one that holds the futures among the arguments, else threads.
 
     Parameters
     ----------
     func
-        Any callable. The options of a delayed function apply (retries, priority, ...); with
-        ``nout=n`` a tuple of n futures is returned. A lazy value is started as it is, and takes
+        Any callable. The options of a delayed function apply (retries, priority, ...);
+        ``nout=n`` gives a tuple of n futures. A lazy value is started as it is, and takes
         no arguments.
     *args, **kwargs
-        The arguments; the function gets the values of futures and lazy values among them, at any
-        depth.
+        The arguments. Futures and lazy values among them, at any depth, are replaced by their
+        values.
 
     Examples
     --------
@@ -455,16 +454,16 @@ def map(
     Parameters
     ----------
     func, *iterables
-        As for the builtin: it ends with the shortest. The function gets the values of lazy
-        values among the items.
+        As for the builtin `map`, which ends with the shortest iterable. Lazy values among the
+        items are replaced by their values.
     batch
         How many calls make one task. ``"auto"``: one; schedulers with expensive messages then
-        send several tasks in a message, by their measured durations. With a number, an error in
-        one call is the error of its whole batch.
+        send several tasks in a message, depending on their measured durations. With a number, an
+        error in one call fails its whole batch.
     scheduler, num_workers
         As for `compute`.
     retries
-        How often to run a call again that raised; by default the ``retries`` of a delayed
+        How often to run a call again after an exception; by default the ``retries`` of a delayed
         function.
 
     Examples
@@ -511,21 +510,21 @@ _SINGLE = frozenset({ATOM, ARRAY, FRAME, ITERATOR, LAZY, COLLECTION})
 
 
 def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -> Future:
-    """Give a value to the workers once, and return a future that stands for it in any call.
+    """Send a value to the workers once, and return a future that stands for it in any call.
 
-    Without this, a large argument travels once for every compute that it is given to; values put
-    on processes lie in shared memory, where every worker reads them without a copy.
+    Without this, every compute sends a large argument again. On processes, `put` values lie in
+    shared memory, where every worker reads them without a copy.
 
     Parameters
     ----------
     value
-        Any object; on schedulers with processes, one that can be pickled. Of futures and lazy
-        values in it the values are put, when they are there.
+        Any object; on schedulers with processes, one that can be pickled. Futures and lazy
+        values in it are replaced by their values once these exist.
     copy
-        True: a snapshot is taken now, and later edits of `value` are not seen. False: schedulers
+        True: take a snapshot now, so that later edits of `value` have no effect. False: schedulers
         that share the caller's memory keep `value` itself, which must not change any more.
     scheduler
-        Where it will be used; left out: `config`'s, else threads.
+        The scheduler that will use it; by default that of `config`, else threads.
 
     Examples
     --------

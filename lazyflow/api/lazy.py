@@ -1,7 +1,7 @@
 """`Delayed`: a task that looks like its result.
 
-Operators, attributes, items and calls make further tasks; what would need the value now
-(truth, iteration, assignment) raises a TypeError that says what to type instead.
+Operators, attributes, items and calls make further tasks. Operations that need the value at once
+(truth, iteration, assignment) raise a TypeError that names the fix.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Delayed"]
 
 
 def advice(what: str, instead: str) -> TypeError:
-    """Return the error for a question that only the value can answer."""
+    """Return the error for an operation that needs the value."""
     return TypeError(f"{what} of a lazy value is not known before it is computed. {instead}")
 
 
@@ -167,9 +167,9 @@ def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
 
 
 class Delayed(NeedsValue, Task):
-    """The result of a call that has not been made yet.
+    """The lazy result of a call.
 
-    Calling a function that `delayed` has marked returns one. It behaves like its future value:
+    Calling a function marked with `delayed` returns one. It behaves like its future value:
     operators, attributes, method calls, ``[...]`` and NumPy's ufuncs return more lazy values.
 
     Examples
@@ -205,7 +205,7 @@ class Delayed(NeedsValue, Task):
         return values[0]
 
     def persist(self, **options: Any) -> Delayed:
-        """Start computing; return a lazy value without history, see `lazyflow.persist`.
+        """Start computing; return a lazy value without its graph, see `lazyflow.persist`.
 
         Examples
         --------
@@ -217,11 +217,11 @@ class Delayed(NeedsValue, Task):
         return evaluate.persist(self, **options)[0]
 
     def cancel(self, *, force: bool = False) -> bool:
-        """Give up a persisted value; return whether it was not computed yet.
+        """Cancel a persisted value; return False if it was computed already.
 
-        Tasks that nothing else needs are not started any more; a running task goes on to its
-        end, and its result is ignored. Using the value then raises `Cancelled`. On processes
-        ``force=True`` ends the worker that runs the task of the value, also while it is in C
+        Tasks that only this value needs are not started. A running task continues to its end, and
+        its result is ignored. Using the value then raises `Cancelled`. On processes
+        ``force=True`` ends the worker that runs the value's task, even while it is in C
         code; other results of that worker are computed again. Threads can't be ended: there
         ``force=True`` raises a ValueError.
 
@@ -250,7 +250,7 @@ class Delayed(NeedsValue, Task):
 
     @property
     def key(self) -> str:
-        """The name of the task: unique, or a hash of the contents with ``pure=True``.
+        """The name of the task: unique, or a hash of its content with ``pure=True``.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What observers hear beside runs: pieces of work that take several, as the fit of an estimator."""
+"""Events for observers beside runs: work that takes several runs, such as a fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def watching() -> RunObservers | None:
-    """Return who observes what begins here; None where nobody does."""
+    """Return the observers of work that begins here; None if there are none."""
     found = (*always_observers, *observers.get())
     return RunObservers(found) if found else None
 
@@ -46,10 +46,10 @@ _current: ContextVar[WatchedWork | None] = ContextVar("lazyflow_work", default=N
 
 
 def as_work(unit: str) -> Callable[[F], F]:
-    """Have the calls of a method, or function, be a `WatchedWork` for observers.
+    """Make the calls of a method or function a `WatchedWork` for observers.
 
-    It is named after the class of the object, or the function. Work inside of work is part of it;
-    nothing is made when nobody observes.
+    It is named after the class of the object, or the function. Work inside other work is part of
+    that work; without observers nothing is made.
     """
 
     def changed(function: F) -> F:
@@ -77,7 +77,7 @@ def as_work(unit: str) -> Callable[[F], F]:
 
 
 def went_on(count: float, text: Callable[[], str] = str) -> None:
-    """Tell observers how far the work is that this is part of, if it is and they are there."""
+    """Tell observers, if any, how far the work around this call is, if any."""
     work = _current.get()
     if work is not None:
         work.count, work.text = count, text()

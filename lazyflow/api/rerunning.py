@@ -1,4 +1,4 @@
-"""`rerun`: a failed task again, in the caller's own thread."""
+"""`rerun`: runs a failed task again, in the caller's own thread."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ __all__ = ["rerun"]
 
 
 def rerun(error: BaseException) -> Any:
-    """Call the task that raised an exception again, here and with its inputs, for a debugger.
+    """Run the task that raised an exception again, here and with its inputs, for a debugger.
 
-    The function is called by this thread, and what it computes is computed by this thread, so
-    ``breakpoint()``, ``pdb.runcall(lazyflow.rerun, error)`` and ``%debug`` work. Inputs are those
-    that the task had, where it ran in this process; those of a task that ran elsewhere are
-    computed again, here. An exception keeps its task, and so these inputs, as long as it is kept.
+    This thread calls the function and runs its nested computes, so ``breakpoint()``,
+    ``pdb.runcall(lazyflow.rerun, error)`` and ``%debug`` work. If the task ran in this process, it
+    gets the same inputs; if it ran elsewhere, its inputs are computed again here. An exception
+    keeps its task, and so these inputs, alive.
 
     Parameters
     ----------
     error
-        What a task raised: caught, from ``future.exception()``, by ``on_error="collect"``, or
-        ``sys.last_value`` at the prompt. If a task failed as it waited for another one, the
-        other one is called.
+        The exception of a task: caught, from ``future.exception()``, by ``on_error="collect"``,
+        or ``sys.last_value`` at the prompt. If the task failed while it waited for another task,
+        that other task is run.
 
     Returns
     -------
     object
-        What the function returns, if it does not raise this time.
+        The result of the function, if it does not raise this time.
 
     Raises
     ------
     ValueError
-        The exception comes from no task of this process.
+        The exception does not come from a task of this process.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """`trace`: a graph that is built and planned once, and run again with other leaf values.
 
-An optimiser calls the same graph a thousand times with other parameters. Once it is traced, a
-rerun costs no building and planning: it copies a few lists and runs.
+An optimiser calls the same graph a thousand times with other parameters. After tracing, a rerun
+skips building and planning: it copies a few lists and runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Built = tuple[Plan, Targets, int, list[str], dict[int, int]]
 
 
 class Trace:
-    """A function of leaf values whose graph is kept; made by `trace`. Threads may share it.
+    """A function of leaf values that keeps its graph; made by `trace`. Threads may share it.
 
     Examples
     --------
@@ -128,9 +128,9 @@ def trace(
     ----------
     func
         A function that returns lazy values in any nesting. It is called once, with a lazy leaf in
-        the place of each argument: a Python ``if`` in it is decided then, for all reruns.
+        place of each argument: a Python ``if`` in it is decided then, for all reruns.
     scheduler, num_workers, optimize_graph, timeout
-        As in `compute`; used by every rerun.
+        As in `compute`; they apply to every rerun.
 
     Examples
     --------

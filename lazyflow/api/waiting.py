@@ -93,7 +93,7 @@ async def awaited(x: Any) -> Any:
 
 
 def future_of(x: Any) -> TaskFuture:
-    """Return the future of a persisted value; the error for others says how to get one."""
+    """Return the future of a persisted value; for other values the error names the fix."""
     if kinds[type(x)] == LAZY and x._func is HELD:
         future: TaskFuture = x._args[0]
         return future
@@ -115,7 +115,7 @@ def wait(
     num_returns
         The number of values to wait for; None waits for all.
     timeout
-        Seconds, after which the function returns; it does not raise.
+        Seconds after which the function returns, without raising.
 
     Returns
     -------
@@ -149,14 +149,14 @@ def wait(
 
 
 def gather(futures: Any, errors: str = "raise") -> Any:
-    """Return the values of futures and persisted values, in the places where they are.
+    """Return the values of futures and persisted values, in the same nesting.
 
     Parameters
     ----------
     futures
         A future, or a nesting of containers of them.
     errors
-        ``"raise"`` the first error; ``"skip"`` failed futures of a list.
+        ``"raise"``: raise the first error; ``"skip"``: skip failed futures of a list.
 
     Examples
     --------
@@ -221,25 +221,25 @@ _NONE: Any = object()  #: stands for a future, where none is done
 class as_completed:
     """Yield futures and persisted values in the order in which they are done.
 
-    More may be added meanwhile.
+    More can be added during the iteration.
 
     Iterate with ``for`` or with ``async for``, which does not block the event loop. Several threads
-    or coroutines may iterate over one: each future goes to one of them, and all end when none is
-    left.
+    or coroutines may share the iterator: each future goes to one of them, and all of them end
+    when no future is left.
 
     Parameters
     ----------
     fs
-        Futures and persisted values; none when left out.
+        Futures and persisted values; none by default.
     with_results
-        Yield pairs (future, result) instead; the error of a failed one is raised in its place.
+        Yield pairs (future, result) instead; a failed future raises its error.
     timeout
         Seconds from now, after which iterating raises `TaskTimeout`.
 
     Raises
     ------
     TaskTimeout
-        Some are not done in time; their work goes on.
+        Some are not done in time; their work continues.
 
     Examples
     --------
@@ -269,7 +269,7 @@ class as_completed:
     # -- what it is made of -----------------------------------------------------------------
 
     def add(self, future: Any) -> None:
-        """Add a future or a persisted value, unless it is there already.
+        """Add a future or a persisted value, unless it was added already.
 
         Examples
         --------
@@ -300,7 +300,7 @@ class as_completed:
             self.add(each)
 
     def count(self) -> int:
-        """Return how many were not yielded yet.
+        """Return how many are not yielded yet.
 
         Examples
         --------
@@ -311,7 +311,7 @@ class as_completed:
         return len(self._left)
 
     def is_empty(self) -> bool:
-        """Tell whether all were yielded.
+        """Tell whether all futures were yielded.
 
         Examples
         --------
@@ -322,7 +322,7 @@ class as_completed:
         return not self._left
 
     def has_ready(self) -> bool:
-        """Tell whether the next one would be yielded without waiting.
+        """Tell whether the next future can be yielded without waiting.
 
         Examples
         --------
@@ -333,7 +333,7 @@ class as_completed:
         return bool(self._done)
 
     def clear(self) -> None:
-        """Remove all that were not yielded yet; their work goes on.
+        """Remove all that are not yielded yet; their work continues.
 
         Examples
         --------
@@ -427,7 +427,7 @@ class as_completed:
         return (item, compute(item)[0]) if self._with_results else item
 
     def next_batch(self, block: bool = True) -> list[Any]:
-        """Return all that are done; with ``block=True`` wait for at least one.
+        """Return all futures that are done; with ``block=True`` wait for at least one.
 
         Examples
         --------
@@ -444,7 +444,7 @@ class as_completed:
         return found
 
     def batches(self) -> Iterator[list[Any]]:
-        """Yield lists of those that are done since the last one.
+        """Yield lists of futures done since the last list.
 
         Examples
         --------

@@ -40,7 +40,7 @@ _waits: dict[int, TaskLock] = {}
 
 
 class Deadlock(RuntimeError):
-    """Two tasks would wait for each other for ever."""
+    """Two tasks would wait for each other forever."""
 
 
 class TaskLock:
@@ -101,7 +101,7 @@ class TaskLock:
 
     @contextmanager
     def holder_asleep(self) -> Iterator[None]:
-        """Have waiting threads give up their slots while the holder of the lock sleeps."""
+        """Make waiting threads give up their slots while the holder of the lock sleeps."""
         with self._lock:
             self._holder_sleeps = True
             waiting = [messages for _, messages in self._waiting]
@@ -152,7 +152,7 @@ def _await_turn(messages: SimpleQueue[bool]) -> None:  # a loop beside `with`: s
 
 
 class HasFunctions(Protocol):
-    """What a cell needs of its `WorkerState`."""
+    """The functions of a `WorkerState` that its cells need."""
 
     def _open_functions(self) -> tuple[Any, ...]:
         """Return init, reset and teardown."""
@@ -322,38 +322,39 @@ def worker_state(
 ) -> WorkerState[T]:
     """Make a state that every worker builds for itself, once, when a task first asks for it.
 
-    A task gets the value by ``state.get()``: the state may be a global, be closed over, or be an
-    argument at any depth. The value is never pickled, so it may be anything. On sync and threads
-    the only worker is this process; outside of tasks ``get`` returns the value of this process.
+    A task gets the value from ``state.get()``. The state may be a global, a closure variable, or an
+    argument at any depth. The value is never pickled, so it may be any object. On sync and threads
+    the only worker is this process; outside tasks ``get`` returns the value of this process.
 
     Parameters
     ----------
     init
-        Makes the value. What it raises, the task raises; the next one tries again.
+        Makes the value. If it raises, the task raises the same error, and the next task tries
+        again.
     reset
-        Called with the value when a task that used it has ended, failed or not, before a retry
-        too; what it returns is ignored. When it raises, that is logged, and the value is torn
+        Called with the value when a task that used it has ended, failed or not, and before a
+        retry; its result is ignored. If it raises, the error is logged and the value is torn
         down: the next task builds another. It may change the value in place, so a task that
         returns a part of the value must return a copy.
     teardown
-        Called with the value when the state is dropped (in workers, too, but not Ray's), and when
-        the worker ends: at the end of the process, at `lazyflow.shutdown`, or when the thread ends;
-        worker processes have half a second for it, and none when they are killed, as Ray does with
-        its own. Errors are logged.
+        Called with the value when the state is dropped (also in workers, except Ray's), and when
+        the worker ends: at the end of the process, at `lazyflow.shutdown`, or when the thread ends.
+        Worker processes have half a second for it. It is not called in killed processes; Ray
+        kills its workers. Errors are logged.
     scope
-        ``"process"``: one value for a process. A task that has called ``get`` has the value to
-        itself until it ends; others that ask meanwhile wait. ``"thread"``: one for each thread
-        in which tasks run, as many as the worker runs tasks at once; no task waits.
+        ``"process"``: one value per process. A task that has called ``get`` has the value to
+        itself until it ends; other tasks that ask for it wait. ``"thread"``: one value per thread
+        that runs tasks, as many as the worker runs tasks at once; no task waits.
 
     Raises
     ------
     RuntimeError
-        By ``get`` in a task that would wait for ever: it is computed by a task that has the same
-        state in use, or two tasks ask for two states in opposite order.
+        By ``get`` in a task that would wait forever: it is computed by a task that is using the
+        same state, or two tasks ask for two states in opposite order.
 
     Notes
     -----
-    Outside of tasks `get` never waits and nothing is reset: do not change the value there while
+    Outside tasks `get` never waits and nothing is reset: do not change the value there while
     tasks run in this process.
 
     Examples
@@ -486,7 +487,7 @@ class WorkerState(Generic[T]):
         return functions
 
     def close(self) -> None:
-        """Tear down the values of this process, except those that a task has in use.
+        """Tear down the values of this process, except those that a task is using.
 
         Examples
         --------

@@ -5,67 +5,69 @@
     >>> ((x - x.mean()) ** 2).sum().compute()
     np.float64(82.5)
 
-Types, shapes and bits are those of NumPy but for what is listed here; any other difference is a
+Types, shapes and bits equal NumPy's, with the exceptions listed here; any other difference is a
 bug. In the bounds, eps is the machine precision of the dtype of the result.
 
 Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `pad` by means, ...)
-    are added in pairs, in an order of their own (along the last axes of up to 2,048 elements of a
-    block it is NumPy's; the last in memory, where all that is added up lies in another order than
-    C's). They are within 4 eps of the sum of the absolute values, divided by their number for
-    means. NumPy's are as near, except along axes other than the last, where it adds one by one. So
-    overflow on the way may come earlier or later.
+    are added in pairs, in lazyflow's own order. It is NumPy's along the last axes of up to 2,048
+    elements of a block (the last in memory, if all that is added lies in another order than C's).
+    The error is at most 4 eps times the sum of the absolute values, divided by their number for
+    means. NumPy's is as small, except along axes other than the last, where it adds one by one. So
+    intermediate overflow may come earlier or later.
 `var`, `std`, `nanvar`, `nanstd`, `cov`, `corrcoef`
-    are merged from those of blocks, in double precision at least: within
-    eps * (8 + |mean| / deviation), relatively. Where the square of eps * |mean| overflows, as from
-    1e170 on, equal values may give 0 or inf, as with NumPy. float32 and float16, of elements or as
-    `dtype`, do not overflow on the way, as NumPy's sum does. A `dtype` of whole numbers, or a real
-    one of complex numbers, casts the elements first.
+    are merged from those of blocks, in double precision at least: within a relative
+    eps * (8 + |mean| / deviation). If the square of eps * |mean| overflows, as from
+    1e170 on, equal values may give 0 or inf, as with NumPy. float32 and float16, as elements or as
+    `dtype`, have no intermediate overflow; NumPy's sum does. An integer `dtype`, or a real `dtype`
+    for complex elements, casts the elements first.
 `prod`, `cumsum`, `cumprod` and other scans, `reduce` of `hypot`, `subtract` and `logaddexp`
-    of floats: within n * eps, relatively, of n elements; for sums, of the absolute values. Overflow
-    on the way may come earlier or later, and 0 times infinity is NaN. Products of complex numbers,
-    and sums and products of objects, take their axes as one chunk, in NumPy's order.
+    of n floats: within a relative n * eps; for sums, relative to the sum of the absolute values.
+    Intermediate overflow may come earlier or later, and 0 times infinity is NaN. Products of
+    complex numbers, and sums and products of objects, take their axes as one chunk, in NumPy's
+    order.
 `matmul`, `dot`, `inner`, `tensordot`, `vdot`, `einsum`
-    of floats: within n * eps of the products of absolute values of n pairs. They are computed by
-    NumPy's BLAS library, but for other shapes, so the sign of a zero may differ, and which parts of
+    of floats: within n * eps of the products of absolute values of n pairs. NumPy's BLAS library
+    computes them, but for other shapes, so these may differ: the sign of a zero, and which parts of
     infinite or NaN complex numbers are NaN. A part of such a product, or of a sum, may be computed
-    from other blocks than the whole, and is within the same bound.
+    from other blocks than the whole, within the same bound.
 Zeros of both signs
     are equal: `min`, `max`, `fmin`, `clip`, `unique` and sorts may give either, as in NumPy, where
-    it depends on the place in a vector. The order of complex NaN is as open.
-Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
-    are undefined in C: they are those of NumPy for contiguous arrays as long as a block, which
-    differ from those of other arrays.
+    it depends on the place in a vector. The order of complex NaN is just as undefined.
+Casts of floats to unsigned integers that can't hold them, and of NaN to integers
+    are undefined in C: the results are NumPy's for contiguous arrays of a block's length, and
+    NumPy's for other arrays differ.
 `exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `logaddexp`, `power`, `float_power`,
 `hypot`, `sin`, `cos`, `tan`, `arctan`, `arctan2`, `sinh`, `cosh`, `tanh`
-    of float64 and float32 are vectorised functions of our own, within 1 unit in the last place of
-    the true value, but for `logaddexp` where it is nearly 0; `sinc` is made of `sin`. They have the
-    same bits in any chunks, fused or not, on any scheduler, and on all processors that multiply and
-    add in one step. NumPy's, which may differ by some units and from processor to processor, are
-    used with ``lazyflow.config.set(math="numpy")``, and where no kernel can be compiled.
+    of float64 and float32 are lazyflow's own vectorised functions, within 1 unit in the last place
+    of the true value, except `logaddexp` where its value is nearly 0; `sinc` is built on `sin`.
+    They have the same bits in any chunks, fused or not, on any scheduler, and on all processors
+    that multiply and add in one step. ``lazyflow.config.set(math="numpy")`` selects NumPy's, which
+    may differ by some units and between processors; they are also used where no kernel can be
+    compiled.
 Other functions
     differ by some units in the last place where NumPy itself does: on negative or wide strides.
 `arctan2.reduce`, `power.reduce`
     are NumPy's of the block: in NumPy 2.4 they depend on whether one row is reduced or several.
-Histograms with weights of floats, or of whole numbers that overflow within 65,536 elements
-    are added up by blocks, as sums.
+Histograms with weights of floats, or of integers that overflow within 65,536 elements
+    are added up by blocks, like sums.
 Results in memory
-    lie in the order of their operands where these have one and the same, as in Fortran order or
-    transposed, and else in C order, also where NumPy's would be a view.
-Operands that are NumPy's
-    (all arrays that functions, operators and assignments take in, and those among the arguments of
-    one's own functions) are snapshots: a later write into them changes no expression. Arrays of up
-    to 64 KiB are copied, larger ones are read where they are, and a write into one before the
-    expression is computed raises `InputMutated`: give it a copy, ``x + b.copy()``. `from_array`,
-    `asarray` and ``array(copy=False)`` alone stand for the memory that they are given, as it is
-    when it is read. The rule is the same on all schedulers.
+    have the order of their operands if all have the same one, such as Fortran order or
+    transposed, and else C order, even where NumPy's would be a view.
+NumPy arrays as operands
+    (all arrays passed to functions, operators and assignments, and arguments of your own
+    functions) are snapshots: a later write into them changes no expression. Arrays of up
+    to 64 KiB are copied. Larger ones are read where they are, and a write into one before the
+    expression is computed raises `InputMutated`: pass a copy, ``x + b.copy()``. Only `from_array`,
+    `asarray` and ``array(copy=False)`` refer to the memory itself, as it is when it is read.
+    The rule is the same on all schedulers.
 Views
     are those of NumPy: a write into ``x[1:3]``, ``x.T``, ``x['field']``, ``x.real`` or a reshape
-    that copies nothing is one into `x`, and they show what is written into `x`. What was computed
-    of them, or is made by index arrays, `copy`, `flatten`, `rechunk` or `persist`, is an array of
-    its own. ``x.flat`` is computed, and refuses writes. What is read-only in NumPy (`broadcast_to`,
-    `diagonal`, windows) is an array of its own here.
+    without a copy writes into `x`, and they show later writes into `x`. Arrays computed from views,
+    or made by index arrays, `copy`, `flatten`, `rechunk` or `persist`, are independent of `x`.
+    ``x.flat`` is computed, and refuses writes. Results that are read-only in NumPy (`broadcast_to`,
+    `diagonal`, windows) are independent arrays here.
 Results without axes
-    are arrays without axes until they are computed, and elements of native byte order then.
+    stay arrays without axes until they are computed, and are then scalars of native byte order.
 """
 
 # From the bottom up; a test holds imports to it:

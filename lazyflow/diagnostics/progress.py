@@ -1,4 +1,4 @@
-"""`ProgressBar`: how many tasks are done, which run and fail, in terminal or notebook, by tqdm."""
+"""`ProgressBar`: tasks done, running and failed, in a terminal or notebook, drawn by tqdm."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ class _Drawing:
 
 
 class ProgressBar(ProgramObserver):
-    """Shows the progress of the runs inside a ``with`` block: tasks, rate, time left, what runs.
+    """Shows the progress of runs in a ``with`` block: tasks, rate, time left, running functions.
 
-    Runs that overlap (a `compute` inside a task) share one bar, whose total grows. The fit of an
-    estimator has one bar for all its runs: the passes over the rows that are done, and how near it
-    is, by its gradient and its gap. Calls of actors are counted like tasks; where they are alone, a
-    bar appears when they have lasted for `interval`. Nothing is drawn where standard error is no
-    terminal, in a log file for example, unless `file` is given.
+    Overlapping runs (a `compute` inside a task) share one bar, whose total grows. The fit of an
+    estimator has one bar for all its runs, with the passes over the rows so far, and the gradient
+    and gap as signs of convergence. Calls of actors count like tasks; without other tasks, a
+    bar appears when they have lasted for `interval`. If standard error is not a terminal (a log
+    file for example), nothing is drawn unless `file` is given.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class ProgressBar(ProgramObserver):
     interval
         Seconds between two drawings.
     file
-        Where to write; standard error unless given.
+        The file to write to; standard error by default.
 
     Examples
     --------
@@ -220,7 +220,7 @@ class ProgressBar(ProgramObserver):
         self._finish()
 
     def register(self) -> None:
-        """Show the progress of all runs from now on; a second time does nothing.
+        """Show the progress of all runs from now on; a second call does nothing.
 
         Examples
         --------
@@ -238,7 +238,7 @@ class ProgressBar(ProgramObserver):
             always_observers.append(self)
 
     def unregister(self) -> None:
-        """Show no progress any more, after `register`.
+        """Stop showing progress, after `register`.
 
         Examples
         --------

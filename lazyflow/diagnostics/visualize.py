@@ -37,7 +37,7 @@ _RANGE = 1_000.0  # times below the longest by this factor are all green
 
 
 def by_function(vertices: Sequence[Vertex]) -> list[Vertex]:
-    """Return vertices whose hue is that of their function, far from the hue of the one before.
+    """Return vertices with one hue per function; neighbouring functions have distant hues.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def by_time(
 ) -> list[Vertex]:
     """Return vertices from green to red by the mean time of their calls, on a logarithmic scale.
 
-    `keys` has the name and the line of each. What was not called keeps its colour.
+    `keys` has the name and the line of each. Vertices that were not called keep their colour.
 
     Examples
     --------
@@ -117,10 +117,10 @@ _NAMED = 12  # functions that the label and the tooltip of a box list
 def grouped(nodes: Sequence[Vertex], most: int) -> list[Vertex]:
     """Return at most `most` vertices, each for all nodes of one function at one depth.
 
-    Nodes are one group where they have one label, one kind, and inputs of the same groups: the
-    chunks of an array expression, the levels of a tree. Where these are still too many (a long
-    chain), nodes of one label are one group; labels that lead to each other in a circle share a
-    box, and so do the rarest labels where there are more than `most`.
+    Nodes form a group if they have the same label, the same kind, and inputs in the same groups:
+    the chunks of an array expression, the levels of a tree. If there are still too many groups (a
+    long chain), all nodes with one label form a group. Labels that lead to each other in a circle
+    share a box, and so do the rarest labels if there are more than `most`.
 
     Examples
     --------
@@ -237,9 +237,9 @@ class Picture:
         The SVG text, or the bytes of another format.
     format : {"svg", "png", "pdf"}
     summary : str
-        How many nodes and edges, for the repr.
+        The numbers of nodes and edges, for the repr.
     filename : str or None
-        Where it was written.
+        The file that was written.
     """
 
     data: str | bytes = field(repr=False)
@@ -275,14 +275,15 @@ def draw(
     nodes : sequence of Vertex
         In topological order.
     filename : str or path, optional
-        ``"graph.svg"``, or ``"graph"`` whose ending is then the format.
+        ``"graph.svg"``, or ``"graph"``, to which the format is appended as ending.
     format : {"svg", "png", "pdf"}, optional
         The ending of `filename`, else ``"svg"``.
     engine : {"builtin", "graphviz"}, optional
-        ``"builtin"`` needs nothing, writes svg and takes up to 500 nodes; ``"graphviz"`` needs
-        the package of that name and the program ``dot``. By default svg is built in.
+        ``"builtin"`` needs no other package, writes svg and takes up to 500 nodes; ``"graphviz"``
+        needs the package of that name and the program ``dot``. The default for svg is
+        ``"builtin"``.
     rankdir : {"TB", "BT", "LR", "RL"}
-        Where the edges point: down, up, right or left.
+        The direction of the edges: down, up, right or left.
 
     Raises
     ------
@@ -391,38 +392,38 @@ def visualize(
     color: str | None = None,
     profile: Profile | None = None,
 ) -> Picture:
-    """Draw the graph of lazy values; of more than 500 tasks those that do the same share a box.
+    """Draw the graph of lazy values; above 500 tasks, tasks that do the same share a box.
 
-    Arguments are shown by type and shape, with ``config.set(show_values="scalars")`` by value.
+    Arguments are shown by type and shape; with ``config.set(show_values="scalars")``, by value.
 
     Parameters
     ----------
     *args
         Lazy values, or containers of them.
     filename
-        Where to write the picture; left out, it is only returned (a notebook shows it).
+        The file to write; by default the picture is only returned (a notebook shows it).
     format
         ``"svg"``, or with graphviz ``"png"`` or ``"pdf"``; by default the ending of `filename`.
     engine
-        ``"builtin"`` draws svg; ``"graphviz"`` needs that package and its program, and draws each
-        task of any number.
+        ``"builtin"`` draws svg; ``"graphviz"`` needs that package and its program, and draws every
+        task, however many there are.
     rankdir
         The direction of the edges: ``"TB"``, ``"BT"``, ``"LR"`` or ``"RL"`` (T: top, L: left).
     optimize_graph
-        True: the graph as it would run, with equal pure tasks merged; else as it was written.
+        True: the graph as it would run, with equal pure tasks merged; False: as it was written.
     color
-        ``"function"``: a colour for each function; ``"order"``: from yellow, what one worker would
-        run first, to blue; ``"time"``: from green to red by the time that calls took in `profile`.
-        Left out, tasks, values and outputs differ.
+        ``"function"``: a colour for each function; ``"order"``: the order of running on one worker,
+        from yellow to blue; ``"time"``: from green to red by the time that calls took in `profile`.
+        By default tasks, values and outputs have different colours.
     profile
-        What `lazyflow.profile` recorded of such tasks: calls of the same name from the same line.
+        A recording by `lazyflow.profile` of such tasks: calls with the same name and line.
 
     Raises
     ------
     ValueError
-        An unknown option; the message says which there are. Or a color without its profile.
+        An unknown option (the message lists the known ones), or a color without its profile.
     TypeError
-        Nothing lazy, or a text, which may be meant as `filename`.
+        No lazy value, or a string, which may be meant as `filename`.
 
     Examples
     --------

@@ -211,7 +211,7 @@ def annotate(
 ) -> Iterator[None]:
     """Give options to every task that is made inside the block.
 
-    Blocks nest, and the inner one rules; an option that was given to `delayed` itself rules over
+    In nested blocks the inner one wins; an option given to `delayed` itself wins over
     both. The block is a context variable: other threads and other async tasks do not see it.
 
     Parameters
@@ -219,8 +219,8 @@ def annotate(
     retries, crash_retries, priority, resources, workers, hide
         As in `delayed`.
     name
-        A label for errors, drawings and progress. It is not a key: tasks with one label stay
-        apart.
+        A label for errors, drawings and progress. It is not a key: tasks with the same label
+        stay separate.
 
     Examples
     --------

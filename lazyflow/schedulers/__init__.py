@@ -1,30 +1,30 @@
-"""What runs plans. `core.base` is the page to read to add a scheduler.
+"""Schedulers, which run plans. Read `core.base` to add one.
 
 The modules, in reading order:
 
-    core/         what every scheduler stands on: the protocol, runs, slots, futures, errors
+    core/         shared by all schedulers: the protocol, runs, slots, futures, errors
     sync.py       runs tasks in the caller's thread, one after the other
     threads.py    runs them in one pool of threads: the default
-    executor.py   runs them on a `concurrent.futures.Executor` of the user's
-    remote/       what both sides of any wire share
+    executor.py   runs them on the user's `concurrent.futures.Executor`
+    remote/       code that both sides of any connection share
     processes/    runs tasks in worker processes
     cluster/      runs them on distributed and on Ray
     actors/       actors on all of these
     registry.py   finds the scheduler for a name, an object or nothing
 
-A `compute` asks the registry for the scheduler, makes a run of the plan (`core.run.Run`, or the
-scheduler's own), passes it to the scheduler's `start` and sleeps in its `wait`. The run tells the
-scheduler by `offer` how many tasks are ready; what the scheduler does then is its own affair.
+`compute` asks the registry for the scheduler, makes a run of the plan (`core.run.Run`, or the
+scheduler's own), passes it to the scheduler's `start` and sleeps in its `wait`. The run calls
+`offer` to tell the scheduler how many tasks are ready; the scheduler decides the rest.
 
-What tasks share of a callable: on sync and threads it is the caller's own object, and calls act on
-it. Elsewhere a worker keeps code, which no call can change (functions of modules, closures over
-numbers, texts, classes and other code), and makes anew for each task what carries state: bound
-methods, callable objects, partials of objects, closures over what can be changed, functions that
-assign to ``nonlocal`` variables or have defaults that can be changed. Each task begins with that
-state as it was when the call was packed, whatever other tasks did, and leaves the caller's object
-as it is: return what you need. Arrays of 64 kB or more that a callable holds are there once for all
-tasks of a worker, and read-only. Variables of modules, of the program's own file as well, belong
-to each process.
+How tasks share a callable: on sync and threads, tasks call the caller's own object and may change
+its state. Elsewhere, a worker keeps one copy of code that no call can change (functions of modules,
+closures over numbers, strings, classes and other code). It makes callables with state anew for each
+task: bound methods, callable objects, partials of objects, closures over mutable objects, functions
+that assign to ``nonlocal`` variables or have mutable defaults. Each task begins with the state at
+the time when the call was packed, whatever other tasks did, and does not change the caller's
+object: return the values that you need. Arrays of 64 kB or more that a callable holds exist once
+per worker, shared by its tasks, and are read-only. Each process has its own variables of modules,
+including those of the program's own file.
 """
 
 from lazyflow.schedulers.registry import info

@@ -139,11 +139,11 @@ def scheduler_of(what: Any) -> Scheduler:
 
 
 def info() -> dict[str, Any]:
-    """Return by name what each scheduler that was used holds and does now.
+    """Return the current state of each scheduler that was used, by name.
 
-    For ``"processes"``: ``workers``, each with ``pid``, the task that is ``running``, how many
+    For ``"processes"``: ``workers``, each with ``pid``, the task that is ``running``, the number of
     ``values`` it keeps and their ``bytes``, the ``shared_bytes`` it has written for others and the
-    ``mapped_bytes`` that it looks at; and for the pool ``shared_bytes`` (counted once),
+    ``mapped_bytes`` that it reads; and for the pool ``shared_bytes`` (counted once),
     ``mapped_bytes`` of the caller, ``through_parent_bytes``, ``messages``, ``deaths``, ``jobs``,
     and how many ``tasks`` have ended.
     For engines: ``dashboards``, the addresses of their own pages.
@@ -162,7 +162,7 @@ def info() -> dict[str, Any]:
 def shutdown() -> None:
     """End the threads and processes that lazyflow keeps; queued work is cancelled.
 
-    Running tasks get two seconds to end. The next compute starts what it needs again.
+    Running tasks get two seconds to end. The next compute starts threads and processes again.
 
     Examples
     --------

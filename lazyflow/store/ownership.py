@@ -1,11 +1,11 @@
-"""What a caller gets is its own: it may edit the value, and no one else sees that.
+"""Results belong to the caller, who may edit them without effect on anything else.
 
-This is one rule for every scheduler and every way of getting a value. What is held elsewhere (a
-literal, the value of a future, another output, the state of an actor) is copied; what nothing else
-holds is handed over as it is, without the read-only mark that tasks' views have. Both hold for
+This rule is the same for every scheduler and every way of getting a value. A value held elsewhere
+(a literal, the value of a future, another output, the state of an actor) is copied; a value that
+nothing else holds is passed on uncopied, without the read-only mark of tasks' views. Both hold for
 arrays, sparse matrices, bytearrays and pandas objects, alone or at any depth in lists, tuples,
-dicts, sets, dataclasses and their subclasses. Objects of other classes are not searched: where
-tasks share the caller's memory, those are shared.
+dicts, sets, dataclasses and their subclasses. Objects of other classes are not searched: if
+tasks share the caller's memory, those objects are shared.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The contract that a scheduler or a collection has to pass, and helpers for tests.
+"""The contract that a scheduler or a collection must pass, and helpers for tests.
 
 The modules, in reading order:
 
     contract.py     the suite to inherit, made of the parts below
-    base.py         what the parts share: how they compute, and flags for what can't be done
+    base.py         code shared by the parts: how they compute, and flags for missing abilities
     results.py      results are right, whatever the shape of the graph
     failures.py     errors keep their type, and end nothing but their task
-    values.py       no task can change what another one sees
+    values.py       no task can change a value that another one sees
     background.py   tasks that `persist` started
     tasks.py        the tasks of the contract, which workers import
     signals.py      how a test and its tasks wait for each other, in any thread or process

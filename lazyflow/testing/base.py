@@ -26,8 +26,8 @@ class Part:
     survives_fork
         A forked child can compute on it.
     shares_memory
-        Tasks run in the caller's process. If not, on its machine: values are copied on their
-        way, and what is dropped is dropped when word of it has arrived.
+        Tasks run in the caller's process. If not, they run on its machine: values are copied when
+        sent, and a dropped value is freed once the message about it has arrived.
     waits_ahead
         How many tasks may wait at a worker, if there are several, for values from others.
     """
@@ -41,7 +41,7 @@ class Part:
     waits_ahead = 0
 
     def needs(self, able: bool, why_not: str) -> None:
-        """Skip the test unless this scheduler is able to do what it asks for."""
+        """Skip the test unless this scheduler has the abilities that it needs."""
         if not able:
             pytest.skip(why_not)
 

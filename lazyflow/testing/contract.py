@@ -5,11 +5,11 @@
     class TestMine(SchedulerContract):
         scheduler = "mine"
 
-The parts are plain classes of pytest tests, one per promise: results, failures, values, what is
-shared, and work in the background. `Part` names the flags for what a scheduler can't do, such as
-``shares_memory = False`` for one whose tasks run in other processes. Tasks and tests speak
-through files (`signals`), so one test holds for all; what tasks run is pickled by cloudpickle
-and must not hold ``self``.
+The parts are plain classes of pytest tests, one per promise: results, failures, values, sharing,
+and work in the background. `Part` has flags for abilities that a scheduler lacks, such as
+``shares_memory = False`` if its tasks run in other processes. Tasks and tests communicate
+through files (`signals`), so one test fits all schedulers. cloudpickle pickles the functions of
+tasks, so they must not hold ``self``.
 """
 
 from lazyflow.testing.background import BackgroundContract

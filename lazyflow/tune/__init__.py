@@ -9,25 +9,25 @@
 >>> abs(result.best.config["x"] - 1) < 0.3
 True
 
-A *trial* runs a function with one *configuration* that a *sampler* has drawn from the *space*; at
-each report a *pruner* says whether it goes on. What is called by other names in Ray and NNI: the
+A *trial* runs a function with one *configuration* that a *sampler* draws from the *space*; at
+each report a *pruner* decides whether the trial continues. Ray and NNI use other names: the
 sampler is the tuner or the search algorithm, the pruner the assessor or the trial scheduler, the
 search the experiment.
 
 `search`     `run` and `resume`: the loop
 `space`      domains of parameters
-`sampling`   what the next trial tries
-`stopping`   which trials go on
-`reporting`  what the function of a trial calls
-`runners`    where it runs, and as many as there may be at once
-`trial`      what is known of a trial; `storage`: the same in a folder
-`result`     what a search has found, and pictures of it
-`callbacks`  hooks, TensorBoard, and the table that shows how it is doing
+`sampling`   choice of the next configuration
+`stopping`   decides which trials continue
+`reporting`  functions that a trial's function calls
+`runners`    where trials run, and how many at once
+`trial`      the record of a trial; `storage`: the same in a folder
+`result`     results of a search, and pictures of them
+`callbacks`  hooks, TensorBoard, and the table of progress
 
-`model_selection`  `GridSearchCV` and its like, with scikit-learn's names: what they hand to workers
-`shared_steps`     their fits as one graph, with what candidates have in common
+`model_selection`  `GridSearchCV` and its relatives, with scikit-learn's names
+`shared_steps`     their fits as one graph, in which candidates share steps
 
-Samplers that learn, and the table in a terminal: ``pip install "lazyflow[tune]"``.
+Samplers that learn, and the table in a terminal, need ``pip install "lazyflow[tune]"``.
 """
 
 from importlib import import_module

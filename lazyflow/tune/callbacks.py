@@ -1,4 +1,4 @@
-"""What a search tells others: five hooks, and TensorBoard by them."""
+"""Callbacks of a search: five hooks, and TensorBoard through them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Callback", "TensorBoardCallback"]
 
 
 class Callback:
-    """Hears of a search; overwrite what is needed. All hooks are called by the caller's thread.
+    """Follows a search; override the hooks you need. The caller's thread calls all hooks.
 
     An error that a hook raises ends the search.
 
@@ -39,10 +39,10 @@ class Callback:
         """Before a trial runs: for the first time, or again."""
 
     def on_report(self, trial: Trial, metrics: dict[str, Any]) -> None:
-        """After a report; `metrics` is what it has brought."""
+        """After a report; `metrics` are its values."""
 
     def on_trial_end(self, trial: Trial) -> None:
-        """After a trial has come to its end: ``trial.status`` says which."""
+        """After a trial has ended; ``trial.status`` says how."""
 
     def on_end(self, result: SearchResult) -> None:
         """After the last trial."""
@@ -51,12 +51,12 @@ class Callback:
 class TensorBoardCallback(Callback):
     """Writes the reports of each trial, and its parameters, for TensorBoard.
 
-    Look at them by ``tensorboard --logdir folder``. Needs ``pip install tensorboard``.
+    View them with ``tensorboard --logdir folder``. Needs ``pip install tensorboard``.
 
     Parameters
     ----------
     folder
-        Each trial has a folder in it.
+        The folder that gets one folder for each trial.
     """
 
     def __init__(self, folder: Any) -> None:
@@ -118,7 +118,7 @@ _SHOWN = 8  # trials
 
 
 def display_of(verbose: int) -> list[Callback]:
-    """Return what shows a search, for a level of words."""
+    """Return the display of a search for a verbosity."""
     if verbose not in (0, 1):
         raise ValueError(f"verbose must be 0 or 1; got {verbose!r:.100}")
     if not verbose:
@@ -189,7 +189,7 @@ def _short(value: Any) -> str:
 
 
 class TrialLines(_Display):
-    """A line for each trial that is over, on stderr."""
+    """A line for each ended trial, on stderr."""
 
     def on_trial_end(self, trial: Trial) -> None:
         number, status, value, reports, parameters = self._row(trial)

@@ -1,7 +1,7 @@
-"""scikit-learn's searches of hyperparameters, their fits as one graph on any scheduler.
+"""scikit-learn's hyperparameter searches, with all fits as one graph on any scheduler.
 
-Splits, scores, ranks, messages, errors and the refit are scikit-learn's own code. It hands its
-calls to joblib; `_OneGraph` stands there, and has `graph_of` make one graph of them all.
+Splits, scores, ranks, messages, errors and the refit are scikit-learn's own code. It passes its
+calls to joblib; `_OneGraph` takes joblib's place and calls `graph_of` to make one graph of all.
 """
 
 from __future__ import annotations
@@ -139,14 +139,14 @@ def _with_two_more(cls: Any) -> Any:
 class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
     """Search a grid of parameters: scikit-learn's class, on lazyflow's schedulers.
 
-    It has scikit-learn's parameters, attributes and methods, and the same ``cv_results_`` but for
-    times. First steps of a `Pipeline` that candidates have in common are fitted once for each fold,
-    also in pipelines in pipelines; the time counts for each candidate. So a step without a
+    It has scikit-learn's parameters, attributes and methods, and the same ``cv_results_`` except
+    times. First steps of a `Pipeline` that candidates share are fitted once for each fold,
+    also in nested pipelines; the time counts for each candidate. So a shared step without a
     `random_state` draws once for all of them.
 
-    A chunked array X is not gathered if estimators of `lazyflow.learn` take it: the calls are made
-    in this process, one after the other, and these estimators read chunks on the scheduler. For
-    other estimators it is computed once, and so are lazy targets, which splits need.
+    A chunked array X is not gathered for estimators of `lazyflow.learn`: this process makes the
+    calls one after the other, and the estimators read chunks on the scheduler. For other
+    estimators X is computed once. Lazy targets are also computed once, since splits need them.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
     n_jobs : int, optional
         The number of workers, if `num_workers` is None; -1 is one for each core.
     pre_dispatch
-        Not needed, and the same whatever it is: tasks take rows when they run.
+        Accepted, but has no effect: tasks take rows when they run.
     scheduler, num_workers
         As for `lazyflow.compute`. The refit runs in this process.
 
@@ -176,7 +176,7 @@ class GridSearchCV(_ScheduledSearch, model_selection.GridSearchCV):
 class RandomizedSearchCV(_ScheduledSearch, model_selection.RandomizedSearchCV):
     """Search parameters at random: scikit-learn's class, on lazyflow's schedulers.
 
-    See `GridSearchCV` for what is the same and what is not.
+    See `GridSearchCV` for the differences from scikit-learn.
 
     Parameters
     ----------
@@ -201,8 +201,8 @@ class RandomizedSearchCV(_ScheduledSearch, model_selection.RandomizedSearchCV):
 class HalvingGridSearchCV(_ScheduledSearch, model_selection.HalvingGridSearchCV):
     """Search a grid with more and more rows for fewer and fewer candidates.
 
-    It is scikit-learn's class, on lazyflow's schedulers, a graph for each iteration. See
-    `GridSearchCV` for what is the same and what is not.
+    It is scikit-learn's class, on lazyflow's schedulers, with a graph for each iteration. See
+    `GridSearchCV` for the differences from scikit-learn.
 
     Parameters
     ----------

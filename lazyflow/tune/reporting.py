@@ -1,4 +1,4 @@
-"""What the function of a trial calls: `report`, `load_state`, `trial_number`."""
+"""Functions that a trial's function calls: `report`, `load_state`, `trial_number`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class TrialReport(NamedTuple):
 
 
 class TrialStopped(BaseException):
-    """Ends the function of a trial that is to run no longer; no ``except Exception`` takes it."""
+    """Ends the function of a stopped trial; ``except Exception`` does not catch it."""
 
 
 class RunningTrial(NamedTuple):
-    """The trial that runs in this context; `send` returns whether it goes on."""
+    """The trial that runs in this context; `send` returns whether it continues."""
 
     order: TrialOrder
     send: Callable[[TrialReport], bool]
@@ -42,15 +42,15 @@ running: ContextVar[RunningTrial] = ContextVar("lazyflow_trial")
 
 
 def report(metrics: Mapping[str, Any] | None = None, /, *, state: Any = None, **more: Any) -> None:
-    """Report how a trial is doing; a trial that is to be stopped ends here.
+    """Report the progress of a trial; a trial that is stopped ends inside this call.
 
     Parameters
     ----------
     metrics, **more
-        Numbers by name, the metric of the search among them; other values are kept as they are.
+        Numbers by name, including the metric of the search; other values are kept unchanged.
     state
-        What `load_state` returns if the trial goes on later, in another process perhaps: a
-        snapshot of it is kept. None: the one that was kept last stays.
+        The state that `load_state` returns if the trial continues later, perhaps in another
+        process; a snapshot is kept. None: the last snapshot stays.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def report(metrics: Mapping[str, Any] | None = None, /, *, state: Any = None, **
 
 
 def load_state(default: Any = None) -> Any:
-    """Return the state that this trial has reported before it was interrupted, or `default`.
+    """Return the state that this trial reported before it was interrupted, or `default`.
 
     Raises
     ------

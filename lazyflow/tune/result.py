@@ -1,4 +1,4 @@
-"""What a search has found."""
+"""The results of a search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH, _HEIGHT = 640, 360
 
 
 class PlottedSearch(NamedTuple):
-    """The trials that have reported the metric, the best first, and what they were drawn from."""
+    """The trials that have reported the metric, best first, and their space."""
 
     ranked: Sequence[Trial]
     space: Space
@@ -127,13 +127,13 @@ class SearchResult:
     trials
         All trials, in the order of their numbers.
     space
-        What the trials were drawn from.
+        The space that the trials were drawn from.
     metric, mode
-        What was compared.
+        The metric, and whether its minimum or maximum is best.
     total
-        How many trials the search has, those included that were not made.
+        The number of trials of the search, including those not made.
     deadline
-        When its time is over, as `time.monotonic` counts; None: never.
+        The time at which it ends, by `time.monotonic`; None: never.
     was_interrupted
         Whether Ctrl-C ended the search.
 
@@ -158,7 +158,7 @@ class SearchResult:
         self.was_interrupted = False
 
     def check(self) -> None:
-        """Raise the first error if all trials that are over have failed."""
+        """Raise the first error if all ended trials have failed."""
         over = [trial for trial in self.trials if trial.is_over]
         if over and all(trial.status == FAILED for trial in over) and over[0].error is not None:
             over[0].error.add_note(
@@ -168,14 +168,14 @@ class SearchResult:
             raise over[0].error
 
     def ranked(self) -> list[Trial]:
-        """Return the trials that have reported the metric, the best first."""
+        """Return the trials that have reported the metric, best first."""
         sign = 1 if self.mode == "min" else -1
         losses = [(loss(t.value(self.metric), sign), t.number, t) for t in self.trials]
         return [t for found, _, t in sorted(losses, key=lambda each: each[:2]) if found < math.inf]
 
     @property
     def best(self) -> Trial:
-        """The trial whose newest report of the metric is the best.
+        """The trial with the best newest report of the metric.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class SearchResult:
 
     @property
     def errors(self) -> dict[int, BaseException]:
-        """Why trials have failed, by number."""
+        """The errors of failed trials, by number."""
         return {t.number: t.error for t in self.trials if t.error is not None}
 
     def to_pandas(self) -> Any:
@@ -214,9 +214,9 @@ class SearchResult:
         Parameters
         ----------
         kind
-            ``"history"``: the metric of each trial, and the best so far. ``"reports"``: what each
-            trial has reported, step by step. ``"parallel"``: a line for each trial through its
-            parameters. ``"importance"``: how much each parameter matters, as Optuna finds it.
+            ``"history"``: the metric of each trial, and the best so far. ``"reports"``: the
+            reports of each trial, step by step. ``"parallel"``: a line for each trial through its
+            parameters. ``"importance"``: how much each parameter matters, computed by Optuna.
         """
         ranked = self.ranked()
         if not ranked:

@@ -1,7 +1,7 @@
-"""The runners of a search: as many as trials may be under way at once.
+"""The runners of a search, one for each trial that may run at once.
 
-Those in processes of their own stay for the next search, as the workers of the pool do: to start a
-process takes longer than many a trial.
+Runners in processes of their own stay for the next search, like the workers of the pool, because
+starting a process takes longer than many trials.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lazyflow.tune.trial import Trial
 
 
 class TrialReturned(NamedTuple):
-    """The end of a trial's function, and what it has returned."""
+    """The end of a trial's function, and its result."""
 
     value: Any
 
@@ -54,11 +54,11 @@ class TrialRunner:
         self._answers: SimpleQueue[bool] = SimpleQueue()
 
     def load(self, function: Callable[..., Any] | None, data: dict[str, Any]) -> None:
-        """Take the function of trials, and what it is given beside configurations."""
+        """Take the function of trials, and its arguments beside configurations."""
         self._function, self._data = function, data
 
     def begin(self, order: TrialOrder, loaded: None) -> TrialEvent:
-        """Begin a trial, after `load`, whose result is given so that its error is this one's."""
+        """Begin a trial, after `load`; its result is an argument, so its error is raised here."""
         self._reports, self._answers = SimpleQueue(), SimpleQueue()
         context = contextvars.copy_context()
         context.run(running.set, RunningTrial(order, self._send))
@@ -69,7 +69,7 @@ class TrialRunner:
         return self._next()
 
     def go_on(self) -> TrialEvent:
-        """Let the trial go on after its report."""
+        """Let the trial continue after its report."""
         self._answers.put(True)
         return self._next()
 
@@ -120,7 +120,9 @@ def run_here(
     function: Callable[..., Any], data: dict[str, Any], order: TrialOrder,
     heard: Callable[[TrialReport], bool],
 ) -> TrialReturned | None:
-    """Run a trial in this thread; `heard` says at each report whether it goes on. None: it did not.
+    """Run a trial in this thread; return None if it was stopped.
+
+    `heard` decides at each report whether it continues.
     """
     context = contextvars.copy_context()
     context.run(running.set, RunningTrial(order, heard))
@@ -166,7 +168,7 @@ class Slot:
         self.future = self.runner.begin(order, self._loaded)
 
     def go_on(self) -> None:
-        """Let the trial go on."""
+        """Let the trial continue."""
         self.future = self.runner.go_on()
 
     def stop(self) -> None:
@@ -175,7 +177,7 @@ class Slot:
         self.free()
 
     def free(self) -> None:
-        """Be without a trial."""
+        """Give up the trial."""
         self.trial = self.future = None
 
 
@@ -217,7 +219,7 @@ class Runners:
         wait([slot.stopped for slot in self.slots if slot.stopped is not None])
 
     def close(self) -> None:
-        """End what runs; keep processes for the next search."""
+        """End running trials; keep processes for the next search."""
         for slot in self.slots:
             if slot.future is not None:
                 is_done = slot.future.done()

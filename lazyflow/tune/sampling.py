@@ -1,8 +1,8 @@
-"""Samplers: what the next trial tries.
+"""Samplers, which choose the configuration of the next trial.
 
-Random draws depend on the seed and the number of the trial alone. Samplers that learn are Optuna's,
-by ask and tell: what they propose depends on which trials have ended by then, so the same seed
-gives the same trials where those end in the same order, as on sync or with one worker.
+Random draws depend only on the seed and the number of the trial. Samplers that learn are Optuna's,
+used by ask and tell. Their proposals depend on the trials that have ended by then, so the same seed
+gives the same trials only if trials end in the same order, as on sync or with one worker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TrialSampler(Protocol):
     """Proposes values for trials."""
 
     def propose(self, number: int) -> dict[str, Any]:
-        """Return the values of a new trial by path, those of grids aside."""
+        """Return the values of a new trial by path, except those of grids."""
 
     def known(self, number: int, drawn: Mapping[str, Any]) -> None:
         """Learn the values of a trial of an earlier run of the search."""
@@ -47,7 +47,7 @@ class RandomSampler:
         return self._space.draw(self._seed, number)
 
     def known(self, number: int, drawn: Mapping[str, Any]) -> None:
-        """Do nothing: a draw depends on no other."""
+        """Do nothing: draws are independent."""
 
     def ended(self, number: int, status: str, loss: float) -> None:
         """Do nothing."""
@@ -140,7 +140,7 @@ def _param(domain: Domain, value: Any) -> Any:
 
 
 def gridded(space: Space) -> Space:
-    """Return a space all of whose domains are grids."""
+    """Return the space with all its domains as grids."""
     grids = {path: OptionsDomain("grid_search", _values(path, d), is_grid=True)
              for path, d in space.drawn.items()}
     found = Space(space.tree)
@@ -165,7 +165,7 @@ def _values(path: str, domain: Domain) -> tuple[Any, ...]:
 
 
 def sampler_of(given: Any, space: Space, seed: int) -> TrialSampler:
-    """Return the sampler that `run` was given: a name, or one of Optuna's."""
+    """Return the sampler for the argument of `run`: a name, or one of Optuna's."""
     if given in (None, "random", "grid"):
         return RandomSampler(space, seed)
     if isinstance(given, str):

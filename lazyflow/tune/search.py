@@ -1,4 +1,4 @@
-"""`run` and `resume`: trials begin, report, go on, stop and end."""
+"""`run` and `resume`: trials begin, report, continue, stop and end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TICK = 1.0  # seconds, at most, between looks at the time that is left
 
 @dataclass
 class SearchSettings:
-    """What `run` was given, and `resume` goes on with."""
+    """The arguments of `run`, with which `resume` continues."""
 
     space: Mapping[str, Any]
     metric: str
@@ -123,7 +123,7 @@ class Search:
         self._was_reported = self._had_nan = False
 
     def take(self, trials: list[Trial]) -> None:
-        """Take in the trials of an earlier run: those that are not over go on."""
+        """Take in the trials of an earlier run; unfinished ones continue."""
         for trial in sorted(trials, key=lambda each: each.number):
             self.trials.append(trial)
             self._todo.remove(trial.number)
@@ -141,7 +141,7 @@ class Search:
     # -- the loop ---------------------------------------------------------------------------
 
     def go(self, scheduler: Any, workers: int | None) -> SearchResult:
-        """Run all trials; return what there is, also after Ctrl-C or when the time is over."""
+        """Run all trials; return the results so far, also after Ctrl-C or when the time is over."""
         with ExitStack() as ends:
             for callback in self.callbacks:
                 callback.on_start(self.result)
@@ -437,25 +437,25 @@ def run(
     data: Mapping[str, Any] | None = None,
     keep_checkpoints: int = 1,
 ) -> SearchResult:
-    """Search a space for the configuration whose metric is best.
+    """Search a space for the configuration with the best metric.
 
     Parameters
     ----------
     fn
         The function of a trial, ``fn(config)`` or ``fn(config, **data)``. It returns the metric, or
-        a dict with it, or reports it by `tune.report`, any number of times. It may itself compute
+        a dict with it, or calls `tune.report` any number of times. It may itself compute
         lazy values and arrays.
     space
         A dict of parameters: constants, domains such as ``tune.loguniform(1e-4, 1e-1)``,
         ``tune.choice([...])`` and ``tune.grid_search([...])``, and dicts and lists of those.
     metric, mode
-        What is compared, by its name in reports, and whether ``"min"`` or ``"max"`` is best. The
+        The name of the metric in reports, and whether ``"min"`` or ``"max"`` is best. The
         newest report counts; NaN is worse than all numbers.
     num_samples
-        How often each combination of the grids is tried, each time with other draws: 10 by default,
+        How often to try each combination of the grids, each time with new draws: 10 by default,
         and 1 with ``sampler="grid"``.
     sampler
-        ``"random"``, by default; ``"grid"``: all values; ``"tpe"``, ``"gp"``, ``"cmaes"``, or a
+        ``"random"``, the default; ``"grid"``: all values; or ``"tpe"``, ``"gp"``, ``"cmaes"`` or a
         sampler of Optuna's, which learn from the trials that have ended.
     pruner
         `ASHA`, `HyperBand`, `MedianStopping`, `PBT`, a pruner of Optuna's, or your own `Pruner`;
@@ -465,41 +465,41 @@ def run(
         `num_workers`, else one for each core. On sync they run one after the other, in the
         caller's thread.
     stop
-        When a trial has come far enough: a dict of values by name, any of which ends it (the metric
-        when it is as good, others when they are as large; ``"step"`` counts reports), or a function
-        of the `Trial`.
+        When to end a trial: a dict of values by name, any of which ends it (the metric when it is
+        at least as good, others when they are at least as large; ``"step"`` counts reports), or a
+        function of the `Trial`.
     time_budget
-        Seconds after which no trial goes on.
+        Seconds after which all trials stop.
     max_failures
-        How often a trial is run again that raises, or whose worker dies, from the state that it
-        has reported last.
+        How often to run a trial again that raises, or whose worker dies. It starts from its last
+        reported state.
     fail_fast
-        Whether the first trial that has failed ends the search by its error.
+        True: the first failed trial ends the search and raises its error.
     storage, name
-        A folder, and the name of the folder in it that has all of this search, so that `resume`
-        can go on with it. None: nothing is written.
+        A folder, and the name of the folder in it that stores this search, so that `resume`
+        can continue it. None: nothing is written.
     callbacks
         `Callback` objects.
     verbose
-        0: nothing is shown; 1: a table, in a terminal or a notebook; elsewhere a line for each
+        0: show nothing; 1: show a table in a terminal or a notebook, elsewhere a line for each
         trial.
     seed
-        Of all draws: the same seed gives the same configurations on every scheduler.
+        The seed of all draws: the same seed gives the same configurations on every scheduler.
     data
-        Values that trials get as keywords. They are given to workers once, and are read-only.
+        Values that trials get as keywords. They are sent to workers once, and are read-only.
     keep_checkpoints
         How many of the latest states of each trial stay in its folder.
 
     Returns
     -------
     SearchResult
-        ``result.best`` is the best trial, ``result.trials`` are all. After Ctrl-C, and when the
-        time is over, what there is.
+        ``result.best`` is the best trial, ``result.trials`` are all. After Ctrl-C, or when the
+        time is over, it has the results so far.
 
     Raises
     ------
     LookupError
-        A trial has ended, and none has reported the metric.
+        A trial has ended, but no trial has reported the metric.
 
     Examples
     --------
@@ -538,20 +538,20 @@ def resume(
     verbose: int = 1,
     data: Mapping[str, Any] | None = None,
 ) -> SearchResult:
-    """Go on with a search that was interrupted: what is missing is run, and nothing else.
+    """Continue a search that was interrupted; only the missing parts are run.
 
     Parameters
     ----------
     folder
-        The folder that `run` has made: ``storage/name``.
+        The folder that `run` made: ``storage/name``.
     fn, data, ...
-        As for `run`. All else is as it was.
+        As for `run`. All other settings are those of the interrupted search.
 
     Returns
     -------
     SearchResult
-        Of all trials, those of before included. Trials that were under way go on from the state
-        that they had reported last, or from their beginning.
+        All trials, including those of the earlier run. Unfinished trials continue from their last
+        reported state, or from the beginning.
     """
     found, kept = SearchFolder.opened(folder)
     given = SearchSettings(**kept)

@@ -1,12 +1,12 @@
-"""The calls of a search as one graph, where steps that candidates have in common are fitted once.
+"""The calls of a search as one graph, in which steps shared by candidates are fitted once.
 
-Nothing of scikit-learn's is done again here. A pipeline asks the object in its parameter ``memory``
-to fit its steps but the last. A search sets a `_StepMemory` there, which hands over the steps that
-another task fitted, and ends the fit at the step that its own task is for. So rows of a fold,
+This module repeats none of scikit-learn's code. A pipeline asks the object in its parameter
+``memory`` to fit all steps but the last. A search sets a `_StepMemory` there, which supplies the
+steps that another task fitted, and ends the fit at the step of its own task. So rows of a fold,
 parameters of `fit`, metadata, messages, errors and scores are scikit-learn's own in every task.
 
-A step is called as the parameters of a pipeline call it: ``"prep__pca"`` is in the pipeline that is
-the step ``"prep"``.
+Steps have the names that the parameters of a pipeline use: ``"prep__pca"`` is a step of the
+pipeline that is the step ``"prep"``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Prefix:
 def graph_of(calls: list[Call]) -> list[Delayed]:
     """Return lazy results of calls.
 
-    A task that fits steps is made where several calls share them and not the same ones the next.
+    A separate task fits steps that several calls share if these calls do not share the next step.
     """
     graph = _Calls(calls)
     leaf, fit_steps, evaluate = delayed(graph), delayed(_fit_steps), delayed(_evaluate)

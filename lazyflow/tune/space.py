@@ -1,8 +1,8 @@
-"""Search spaces: what each parameter may be, and how a configuration is drawn.
+"""Search spaces: the values of each parameter, and how a configuration is drawn.
 
-A space is a dict, with dicts and lists in it to any depth, whose leaves are constants or domains.
-A parameter's name is its path, ``"optimizer/rate"``. What is drawn depends on the seed and on the
-number of the trial alone, so a search tries the same configurations on every scheduler.
+A space is a dict of dicts and lists, to any depth, whose leaves are constants or domains.
+A parameter's name is its path, ``"optimizer/rate"``. Draws depend only on the seed and on the
+number of the trial, so a search tries the same configurations on every scheduler.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class NumberDomain:
-    """Numbers from `low` to `high`; the last number is one of them if `is_closed`."""
+    """Numbers from `low` to `high`, including `high` if `is_closed`."""
 
     name: str
     low: float
@@ -65,7 +65,7 @@ class NumberDomain:
         return self.fit(math.floor(found) if self.is_whole and self.step is None else found)
 
     def fit(self, number: float) -> float:
-        """Return the nearest number that may be drawn."""
+        """Return the nearest number of the domain."""
         top = self.high - (self.is_whole and not self.is_closed)
         number = min(max(number, self.low), top)
         if self.step is not None:
@@ -81,7 +81,7 @@ class NumberDomain:
 
 @dataclass(frozen=True, repr=False)
 class OptionsDomain:
-    """One of several values; with `is_grid` each of them is tried."""
+    """One of several values; with `is_grid`, each is tried."""
 
     name: str
     options: tuple[Any, ...]
@@ -103,7 +103,7 @@ class ComputedValue:
 
 
 def uniform(low: float, high: float) -> NumberDomain:
-    """Return the numbers from `low` to `high`, each as likely as the others.
+    """Return the numbers from `low` to `high`, all equally likely.
 
     >>> from lazyflow import tune
     >>> tune.uniform(0, 1)
@@ -118,27 +118,27 @@ def quniform(low: float, high: float, q: float) -> NumberDomain:
 
 
 def loguniform(low: float, high: float) -> NumberDomain:
-    """Return the numbers from `low` to `high`, whose logarithms are equally likely."""
+    """Return the numbers from `low` to `high`, with equally likely logarithms."""
     return NumberDomain("loguniform", low, high, is_log=True)
 
 
 def qloguniform(low: float, high: float, q: float) -> NumberDomain:
-    """Return numbers as `loguniform`, each the nearest of `low`, ``low + q``, and so on."""
+    """Return numbers as `loguniform`, each rounded to one of `low`, ``low + q``, and so on."""
     return NumberDomain("qloguniform", low, high, q, is_log=True)
 
 
 def randint(low: int, high: int) -> NumberDomain:
-    """Return the whole numbers from `low` to ``high - 1``."""
+    """Return the integers from `low` to ``high - 1``."""
     return NumberDomain("randint", low, high, is_whole=True, is_closed=False)
 
 
 def qrandint(low: int, high: int, q: int) -> NumberDomain:
-    """Return `low`, ``low + q``, ``low + 2 * q`` and so on, up to `high`, which is one of them."""
+    """Return `low`, ``low + q``, ``low + 2 * q`` and so on, up to and including `high`."""
     return NumberDomain("qrandint", low, high, q, is_whole=True)
 
 
 def lograndint(low: int, high: int) -> NumberDomain:
-    """Return the whole numbers from `low` to ``high - 1``, whose logarithms are equally likely."""
+    """Return the integers from `low` to ``high - 1``, with equally likely logarithms."""
     return NumberDomain("lograndint", low, high, is_log=True, is_whole=True, is_closed=False)
 
 
@@ -150,12 +150,12 @@ def _options(name: str, options: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def choice(options: Sequence[Any]) -> OptionsDomain:
-    """Return values of which each trial has one, all equally likely."""
+    """Return a domain of values: each trial gets one, all equally likely."""
     return OptionsDomain("choice", _options("choice", options))
 
 
 def grid_search(options: Sequence[Any]) -> OptionsDomain:
-    """Return values which are all tried, with every combination of other grids.
+    """Return a grid: all its values are tried, in every combination with other grids.
 
     >>> from lazyflow import tune
     >>> space = {"depth": tune.grid_search([2, 4]), "rate": tune.loguniform(1e-4, 1e-1)}
@@ -168,7 +168,7 @@ def grid_search(options: Sequence[Any]) -> OptionsDomain:
 
 
 def sample_from(function: Callable[[dict[str, Any]], Any]) -> ComputedValue:
-    """Return what a function of the configuration returns, once all other values are drawn."""
+    """Return a parameter that a function computes from the configuration, after all draws."""
     if not callable(function):
         raise TypeError(f"sample_from takes a function of the configuration; got {function!r:.100}")
     return ComputedValue(function)
@@ -213,12 +213,12 @@ class Space:
         return math.prod(len(grid.options) for grid in self.grids.values())
 
     def draw(self, seed: int, number: int) -> dict[str, Any]:
-        """Draw the values of a trial, by path, those of the grids aside."""
+        """Draw the values of a trial, by path, except those of the grids."""
         random = np.random.default_rng([seed, number])
         return {path: domain.draw(random) for path, domain in self.drawn.items()}
 
     def config(self, number: int, drawn: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the configuration of a trial, whose grids follow from its number."""
+        """Return the configuration of a trial; its number determines the values of grids."""
         combined = product(*(grid.options for grid in self.grids.values()))
         at = number % self.combinations
         values = dict(drawn) | dict(zip(self.grids, next(islice(combined, at, None)), strict=True))

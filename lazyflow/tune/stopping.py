@@ -1,7 +1,7 @@
-"""Early stopping: which trials go on after a report.
+"""Early stopping: decides which trials continue after a report.
 
-A `Pruner` is asked at each report that has the metric, with a value that is to be small. Trials
-that report nothing run to their end.
+A `Pruner` is asked at each report with the metric; smaller values are better there. Trials
+without reports run to their end.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["ASHA", "PBT", "HyperBand", "MedianStopping", "Pruner", "TrialDecisio
 
 
 class TrialDecision(Enum):
-    """What becomes of a trial after its report.
+    """The fate of a trial after its report.
 
-    A trial that is paused goes on from its state when all others have come as far; it may have got
+    A paused trial continues from its state when all others have come as far; it may have received
     another configuration and state meanwhile.
     """
 
@@ -35,20 +35,20 @@ class TrialDecision(Enum):
 
 
 class Pruner:
-    """Decides at each report of a trial whether it goes on; write your own by `decide`."""
+    """Decides at each report of a trial whether it continues; override `decide` for your own."""
 
     def start(self, space: Space, seed: int) -> None:
-        """Get ready for a search."""
+        """Prepare for a search."""
 
     def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
-        """Return what becomes of a trial after its report number `step`, counted from 1."""
+        """Return the decision on a trial after its report number `step`, counted from 1."""
         raise NotImplementedError
 
     def ended(self, trial: Trial, loss: float) -> None:
         """Learn that a trial is over."""
 
     def recall(self, trial: Trial, losses: list[float]) -> None:
-        """Learn what a trial has reported in an earlier run of the search."""
+        """Learn the reports of a trial in an earlier run of the search."""
         for step, found in enumerate(losses, 1):
             self.decide(trial, step, found)
 
@@ -60,22 +60,22 @@ def _check(name: str, value: float, least: float) -> None:
 
 @dataclass
 class ASHA(Pruner):
-    """Asynchronous successive halving: at each rung the best part of the trials goes on.
+    """Asynchronous successive halving: at each rung the best fraction of trials continues.
 
     Parameters
     ----------
     max_t
-        Reports after which a trial has come to its end.
+        Reports after which a trial ends.
     grace_period
-        Reports before the first rung; the others are `reduction_factor` times further each.
+        Reports before the first rung; each further rung is `reduction_factor` times later.
     reduction_factor
-        One trial of so many goes on at each rung: if it is among the best of those that have been
-        there so far. So no trial waits for others.
+        At each rung a trial continues if it is in the best 1 / `reduction_factor` of those that
+        have reached the rung so far. So trials never wait for others.
 
     References
     ----------
     L. Li et al., A System for Massively Parallel Hyperparameter Tuning, MLSys 2020, algorithm 2,
-    in the form where a trial that may not go on is stopped.
+    in the variant that stops a trial that may not continue.
 
     Examples
     --------
@@ -119,14 +119,14 @@ class ASHA(Pruner):
 
 @dataclass
 class HyperBand(Pruner):
-    """Several `ASHA` with grace periods from 1 to `max_t`, among which the trials are divided.
+    """Several `ASHA` with grace periods from 1 to `max_t`, which share the trials.
 
-    One of them stops most trials early, one stops none, so that trials whose first reports say
-    little are not all lost. More trials go where more are stopped.
+    One of them stops most trials early, and one stops none, so some trials survive poor first
+    reports. An `ASHA` that stops more trials gets more of them.
 
     References
     ----------
-    L. Li et al., Hyperband, JMLR 18, 2018; its rungs are those of `ASHA`, so no trial waits.
+    L. Li et al., Hyperband, JMLR 18, 2018; the rungs are those of `ASHA`, so trials never wait.
     """
 
     max_t: int = 81
@@ -159,9 +159,9 @@ class MedianStopping(Pruner):
     Parameters
     ----------
     grace_period
-        Reports that each trial may make.
+        Reports that each trial may make before it can be stopped.
     min_trials
-        Other trials that have to have come as far.
+        How many other trials must have come as far.
 
     References
     ----------
@@ -193,9 +193,9 @@ class MedianStopping(Pruner):
 
 @dataclass
 class PBT(Pruner):
-    """Population based training: the worst go on from the states of the best, changed a little.
+    """Population based training: the worst continue from states of the best, slightly changed.
 
-    Trials have to report their state. They are kept about equally far, so a population may be
+    Trials must report their state. They advance about equally, so a population may be
     larger than the number of workers.
 
     Parameters
@@ -205,8 +205,8 @@ class PBT(Pruner):
     quantile
         The part of the population that is replaced, and the part that replaces it.
     resample
-        How likely a parameter is drawn anew; else it is multiplied by 0.8 or 1.2, or the value
-        beside it is taken.
+        The probability that a parameter is drawn anew; otherwise it is multiplied by 0.8 or 1.2, or
+        replaced by a neighbouring value.
 
     References
     ----------
@@ -312,7 +312,7 @@ class OptunaPruner(Pruner):
 
 
 def pruner_of(given: Any) -> Pruner | None:
-    """Return the pruner that `run` was given: one of ours, or of Optuna's."""
+    """Return the pruner for the argument of `run`: one of lazyflow's, or of Optuna's."""
     if given is None or isinstance(given, Pruner):
         return given
     if any(base.__module__.startswith("optuna.pruners") for base in type(given).__mro__):

@@ -1,15 +1,15 @@
-"""A search in a folder: what has been tried is there after a kill at any time.
+"""A search in a folder, which survives a kill at any time.
 
-Files are written under another name and renamed, so that each is the one before or the one after;
-a line of ``result.jsonl`` that a kill has cut is taken for not written. In the folder of the search
+Files are written under another name and renamed, so that each is the old version or the new one;
+a line of ``result.jsonl`` that a kill has cut is ignored. In the folder of the search
 
-    experiment.json             what can be read of its settings
+    experiment.json             its settings, as far as JSON can hold them
     experiment.pkl              all its settings, for `resume`
-    trial_00000/params.json     the configuration, and how the trial is doing
-    trial_00000/params.pkl      the configuration, where JSON can't hold it
+    trial_00000/params.json     the configuration and progress of the trial
+    trial_00000/params.pkl      the configuration, if JSON can't hold it
     trial_00000/result.jsonl    a line for each report
-    trial_00000/checkpoint_000003.pkl    the state that came with report 3, the last one that did;
-                                         with ``keep_checkpoints=`` those before it, too
+    trial_00000/checkpoint_000003.pkl    the last state, reported with report 3; with
+                                         ``keep_checkpoints=`` earlier states, too
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTINGS, _PARAMS, _RESULTS = "experiment.pkl", "params", "result.jsonl"
 
 
 class TrialError(Exception):
-    """Why a trial of an earlier run of a search has failed."""
+    """The failure of a trial in an earlier run of a search."""
 
 
 class SearchFolder:
@@ -69,7 +69,7 @@ class SearchFolder:
     # -- trials -----------------------------------------------------------------------------
 
     def note(self, trial: Trial) -> None:
-        """Write the configuration of a trial, and how it is doing."""
+        """Write the configuration and progress of a trial."""
         folder = self._folder(trial)
         folder.mkdir(exist_ok=True)
         error = None if trial.error is None else f"{type(trial.error).__name__}: {trial.error}"
@@ -84,7 +84,7 @@ class SearchFolder:
         _write(folder / f"{_PARAMS}.json", text)
 
     def begin(self, trial: Trial) -> None:
-        """Note that a trial begins, from its state or anew: later reports are forgotten."""
+        """Note that a trial begins, from its state or anew, and forget later reports."""
         self.note(trial)
         lines = [json.dumps(each, default=repr) + "\n" for each in trial.history]
         _write(self._folder(trial) / _RESULTS, "".join(lines).encode())
@@ -95,7 +95,7 @@ class SearchFolder:
             file.write((json.dumps(metrics, default=repr) + "\n").encode())
 
     def keep_state(self, trial: Trial, count: int) -> None:
-        """Keep the state of a trial, and of those before it so many that there are `count`."""
+        """Keep the state of a trial, and earlier ones up to `count` in all."""
         assert trial.packed_state is not None
         folder = self._folder(trial)
         new = folder / f"checkpoint_{trial.kept_at:06d}.pkl"
@@ -106,7 +106,7 @@ class SearchFolder:
             old.unlink()
 
     def trials(self) -> Iterator[Trial]:
-        """Yield the trials of an earlier run; those that were under way are pending."""
+        """Yield the trials of an earlier run; unfinished ones are pending."""
         for folder in sorted(self.path.glob("trial_*")):
             try:
                 told = json.loads((folder / f"{_PARAMS}.json").read_bytes())

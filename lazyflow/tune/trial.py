@@ -1,4 +1,4 @@
-"""What is known of a trial."""
+"""The record of a trial."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Trial:
     number
         Counted from 0.
     config
-        What its function was given.
+        The argument of its function.
     drawn
         The values that were drawn for it, by path.
     status
         ``"pending"``, ``"running"``, ``"paused"``, ``"completed"``; ``"stopped"`` early, before its
         function has returned; or ``"failed"``.
     history
-        What it has reported, oldest first.
+        Its reports, oldest first.
     error
         Why it failed, or None.
     failures
         How often it failed; it may have been run again.
     seconds
-        How long it has run, all its runs together.
+        The time of all its runs together.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Trial:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The newest value of all that was reported, by name."""
+        """The newest reported values, by name."""
         found: dict[str, Any] = {}
         for each in self.history:
             found.update(each)
@@ -60,12 +60,12 @@ class Trial:
 
     @property
     def state(self) -> Any:
-        """A copy of the state that was reported last, or None."""
+        """A copy of the last reported state, or None."""
         return None if self.packed_state is None else cloudpickle.loads(self.packed_state)
 
     @property
     def is_over(self) -> bool:
-        """Whether it runs no more."""
+        """Whether it has ended."""
         return self.status in (COMPLETED, STOPPED, FAILED)
 
     def value(self, metric: str) -> float | None:
@@ -76,14 +76,14 @@ class Trial:
         return None
 
     def order(self) -> TrialOrder:
-        """Return what a runner is told; what came after the state that it begins from is forgotten.
+        """Return the order for a runner; forget reports made after the state that it begins from.
         """
         del self.history[self.kept_at:]
         return TrialOrder(self.number, self.config, self.packed_state)
 
 
 def loss(value: float | None, sign: int) -> float:
-    """Return a value as what is to be small; what is no number is the largest.
+    """Return a value as a loss to be minimised; None and NaN become infinity.
 
     >>> loss(3.0, -1), loss(float("nan"), 1)
     (-3.0, inf)

@@ -1,6 +1,5 @@
 """Lazy values through pickle: what they compute, what they share, how deep they are."""
 
-import base64
 import collections
 import copy
 import dataclasses
@@ -323,21 +322,3 @@ def test_in_another_process(tmp_path):
     assert x.compute() == 10
     assert found == compute(here, scheduler="sync")[0]
     assert keys == {k: v.key for k, v in here.items()}
-
-
-def test_pickles_of_before_the_modules_moved():
-    data = (
-        "gASV5AIAAAAAAABdlCiMDWxhenlmbG93LndpcmWUjAh1bnBhY2tlZJSTlEOygAWVpwAAAAAAAABdlCiMDWxh"
-        "enlmbG93LmxhenmUjAdEZWxheWVklJOUjAhidWlsdGluc5SMA2Fic5STlEr/////hZQpTowWbGF6eWZsb3cu"
-        "Z3JhcGgub3B0aW9uc5SMB0RFRkFVTFSUk5SMCDxzdHJpbmc+lEsEjAg8bW9kdWxlPpSHlEsAjCRhYnMtODk2"
-        "ZjA4YjczOTZiNDBkMGFjNzA2ODRhMjVmODQ0MGOUdJRhLpSFlFKUaANC/QEAAIAFlfIBAAAAAAAAXZQoKIwN"
-        "bGF6eWZsb3cubGF6eZSMB0RlbGF5ZWSUk5SMCGJ1aWx0aW5zlIwDYWJzlJOUSv////+FlClOjBZsYXp5Zmxv"
-        "dy5ncmFwaC5vcHRpb25zlIwHREVGQVVMVJSTlIwIPHN0cmluZz6USwSMCDxtb2R1bGU+lIeUSwCMJGFicy04"
-        "OTZmMDhiNzM5NmI0MGQwYWM3MDY4NGEyNWY4NDQwY5R0lChoA4wJX29wZXJhdG9ylIwDYWRklJOUKUsAhZSM"
-        "GGxhenlmbG93LmdyYXBoLmFyZ3VtZW50c5SMBkJpbmRlcpSTlCmBlE59lCiMBWhvbGVzlF2USwBLAIaUYYwG"
-        "bWFrZXJzlF2UjAxuX3Bvc2l0aW9uYWyUSwKMBW5hbWVzlCmMCHRlbXBsYXRllF2UKE5LAWV1hpRiaAiMCE9Q"
-        "RVJBVE9SlJOUaAtLBWgMh5RLAYwkYWRkLWQ1ZTFlODUwZWRmNDA3YTIzYWU5YTBlMTM5MmYxNjQ1lHSUKGgD"
-        "aASMA3Bvd5STlClLAYWUaBYpgZROfZQoaBldlEsBSwCGlGFoHF2UaB5LAmgfKWggXZQoSwJOZXWGlGJoCmgL"
-        "SwVoDIeUSwKMJHBvdy0yOTQ4YjQ3ZjdlMDg0OTJjOGJjM2JiMTI1MzY5NGQyZpR0lGUulIWUUpRlLg=="
-    )
-    assert compute(*pickle.loads(base64.b64decode(data))) == (1, 4)

@@ -11,15 +11,15 @@ Each call of a method draws other numbers than the calls before it. The function
 are methods of one generator with a fresh seed, or of `seed`.
 
 Elements of many distributions are functions of seed, call and place, by Philox4x32-10: any part is
-made at once, without memory where it is only reduced. These are uniform, normal, exponential and
-what follows from them; whole numbers with one pair of bounds, and choices with replacement; with a
-number as first parameter gamma and chisquare, beta (from 1 on) and standard_t (from 2 on); with
-numbers as parameters binomial, negative_binomial, hypergeometric and poisson, if a table of some
-thousand counts holds all that are likely. Exponential draws are within 1, normal ones (Box and
-Muller) within 4 units in the last place of the exact function of 53 random bits; all are the same
-on every processor, but where exp or power come in (lognormal, weibull, pareto, power, gammas with a
-shape below 1). Other distributions are drawn by NumPy's generators, in boxes; such an array is
-drawn once, and held, where several operations read it.
+made directly, and without memory if it is only reduced. These are uniform, normal, exponential and
+distributions derived from them; integers with one pair of bounds, and choices with replacement;
+with a number as first parameter gamma and chisquare, beta (from 1 on) and standard_t (from 2 on);
+with numbers as parameters binomial, negative_binomial, hypergeometric and poisson, if a table of
+some thousand counts holds all likely ones. Exponential draws are within 1, normal draws (Box and
+Muller) within 4 units in the last place of the exact function of 53 random bits. All are the same
+on every processor, except those that use exp or power (lognormal, weibull, pareto, power, gammas
+with a shape below 1). NumPy's generators draw other distributions, in boxes; if several operations
+read such an array, it is drawn once and kept.
 """
 
 # Modules, from the bottom up: streams (boxes and NumPy's generators, for what no formula of

@@ -1,4 +1,4 @@
-"""Functions of one's own on blocks, slices, windows and elements of arrays.
+"""Your own functions on blocks, slices, windows and elements of arrays.
 
 In reading order:
 
@@ -6,10 +6,10 @@ In reading order:
     map_blocks.py     map_blocks, blockwise     from_function.py  values of a function of indices
     reduction.py      reductions in a tree      windows.py        sliding windows
     gufuncs.py        apply_gufunc, gufunc, as_gufunc, and their signatures
-    along_axes.py     slices, single elements   numpy_gufuncs.py  generalised ufuncs of others
+    along_axes.py     slices, single elements   numpy_gufuncs.py  gufuncs of other packages
     blocks.py         x.blocks[0, 1:]
 
 A function is bound to its arguments and called once for each block of the result
 (nodes/user_calls.py), with the blocks that `block_layout.input_blocks` chooses.
-`map_overlap` stands in ../overlap.py, which is public as ``la.overlap``.
+`map_overlap` is in ../overlap.py, which is public as ``la.overlap``.
 """

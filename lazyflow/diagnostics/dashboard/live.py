@@ -1,4 +1,4 @@
-"""`dashboard`: a live page of what runs in this process."""
+"""`dashboard`: a live page of the runs in this process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["Dashboard", "dashboard", "main"]
 
 
 class Dashboard:
-    """A page that is served until it is closed: see `dashboard`.
+    """A page, served until it is closed: see `dashboard`.
 
     Attributes
     ----------
     url : str
-        Its address, for browsers on this machine; the token in it is what lets them in.
+        Its address, for browsers on this machine; it contains the token that grants access.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Dashboard:
         self._monitor.open()
 
     def close(self) -> None:
-        """Stop watching and serving; a second time does nothing.
+        """Stop watching and serving; a second call does nothing.
 
         Examples
         --------
@@ -83,11 +83,11 @@ class Dashboard:
 def dashboard(*, open: bool = False) -> Dashboard:
     """Serve a live page of the runs of this process; a notebook shows it inline.
 
-    It has the stream of tasks, the progress of each function and the memory of workers, while runs
-    on threads, processes or in the caller's thread go on; clusters have pages of their own, to
-    which it links. It is reached from this machine only, on a free port. A run costs about a
-    microsecond more per task while the page is there; of many small runs a second it watches some
-    hundreds, and the page says so.
+    It shows the stream of tasks, the progress of each function and the memory of workers during
+    runs on threads, processes or in the caller's thread; for clusters it links to their own pages.
+    It listens on a free port, for this machine only. While the page is open, a run costs about a
+    microsecond more per task. If there are many small runs, it watches some hundreds per second,
+    and the page says so.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""What to change, by what ran: each rule is a function from evidence to pieces of advice.
+"""Advice on what to change: each rule is a function from evidence to pieces of advice.
 
-A rule speaks only where following it would save a good part of the time of the block, and only
-of what the user's own code started: estimators have loops of their own.
+A rule gives advice only if following it would save a good part of the block's time, and only
+on runs that the user's own code started: estimators have loops of their own.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ OFTEN = 10
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """A piece of advice; as text, what was seen, why it costs, and the line to type.
+    """A piece of advice; its text has the observation, why it costs time, and the line to type.
 
     Attributes
     ----------
     rule
         The name of the rule.
     seen
-        What was seen, with figures.
+        The observation, with figures.
     why
         Why it costs time.
     do
         The line to type instead.
     place
-        The line of the program that it is about.
+        The line of the program that the advice is about.
     """
 
     rule: str
@@ -65,7 +65,7 @@ class Advice:
 
 
 def matters(evidence: Evidence, time: float) -> bool:
-    """Tell whether seconds are a good part of the block, and enough for a person to notice."""
+    """Tell whether seconds are a good part of the block, and noticeable for a person."""
     return time >= max(_LEAST, _SHARE * evidence.seconds)
 
 
@@ -135,7 +135,7 @@ _FULL = 0.85  # of the memory
 
 
 def large_values_again(evidence: Evidence) -> Iterator[Advice]:
-    """A large value is passed by value to one compute after the other."""
+    """A large value is passed again to one compute after the other."""
     found: defaultdict[int, list[LargeArgument]] = defaultdict(list)
     for run in evidence.users_runs():
         for each in run.sights.large:

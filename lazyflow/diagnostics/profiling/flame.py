@@ -1,4 +1,4 @@
-"""`Flame`: which lines of the tasks cost the time, as a table and as a picture of all calls."""
+"""`Flame`: the hottest lines of the tasks, as a table and as a picture of all calls."""
 
 from __future__ import annotations
 
@@ -164,16 +164,16 @@ _SEEN_ACTORS = {"sync", "threads"}
 
 
 class Flame:
-    """Which lines of the tasks cost the time, over all workers: see `Profile.flame`.
+    """The hottest lines of the tasks, over all workers: see `Profile.flame`.
 
     Attributes
     ----------
     lines : list of HotLine
-        The lines at which the time was spent, the hottest first.
+        The lines at which time was spent, hottest first.
     looks : int
-        How often a task was seen.
+        The number of samples that saw a task.
     seconds : float
-        The time that it stands for, of all workers together.
+        The time that these stand for, over all workers.
 
     Examples
     --------
@@ -201,7 +201,7 @@ class Flame:
 
     @property
     def headline(self) -> str:
-        """What was seen, in a sentence.
+        """The result in a sentence.
 
         Examples
         --------
@@ -257,7 +257,7 @@ class Flame:
         return [_HEADS, *texts] if texts else []
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture and the table as one HTML page, which loads nothing from elsewhere.
+        """Write the picture and the table as one HTML page, which loads no other files.
 
         Examples
         --------
@@ -270,9 +270,9 @@ class Flame:
         write_page(path, self.figure(), "lazyflow flame", self._repr_html_())
 
     def figure(self) -> Any:
-        """Return the picture: a box for each line, as wide as its time, below what called it.
+        """Return the picture: a box for each line, as wide as its time, below its caller.
 
-        A click on a box shows it and what it calls alone.
+        A click on a box shows only this box and its calls.
 
         Returns
         -------

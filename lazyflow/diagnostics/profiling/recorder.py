@@ -1,4 +1,4 @@
-"""`profile`: an observer that records what runs in a ``with`` block."""
+"""`profile`: an observer that records the runs in a ``with`` block."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _LEAST, _MOST = 0.001, 3600.0  # seconds between two looks
 
 
 class Looks:
-    """What is seen by looking each `sample` seconds; None: nothing, and there is no thread.
+    """Samples taken every `sample` seconds; with None there are none, and no thread.
 
     Parameters
     ----------
     runs
-        Returns the runs that go on.
+        Returns the active runs.
     calls
-        Returns the calls of actors that go on, each named by its `WatchedCall`.
+        Returns the active calls of actors, each named by its `WatchedCall`.
 
     Attributes
     ----------
     samples
-        Where tasks were, those of other processes too.
+        The lines at which tasks were, also in other processes.
     meter
         Memory and CPU use.
     """
@@ -116,16 +116,16 @@ class Looks:
 
 
 class Profile(ProgramObserver):
-    """What ran in a ``with`` block: see `profile`.
+    """A recording of a ``with`` block: see `profile`.
 
     Attributes
     ----------
     tasks : list of TaskRecord
         The calls of tasks and of actors, by their start.
     runs : list of RunRecord
-        The runs that are over, in the order of their ends.
+        The finished runs, in the order in which they ended.
     seconds : float
-        How long the block took, or has taken so far.
+        The seconds that the block took, or has taken so far.
 
     Examples
     --------
@@ -237,7 +237,7 @@ class Profile(ProgramObserver):
 
     @property
     def tasks(self) -> list[TaskRecord]:
-        """The calls of tasks so far, by their start; those of runs that are over.
+        """The calls of tasks in finished runs, by their start.
 
         Examples
         --------
@@ -253,7 +253,7 @@ class Profile(ProgramObserver):
 
     @property
     def runs(self) -> list[RunRecord]:
-        """The runs that are over, in the order of their ends.
+        """The finished runs, in the order in which they ended.
 
         Examples
         --------
@@ -269,7 +269,7 @@ class Profile(ProgramObserver):
 
     @property
     def seconds(self) -> float:
-        """How long the block took, or has taken so far.
+        """The seconds that the block took, or has taken so far.
 
         Examples
         --------
@@ -283,7 +283,7 @@ class Profile(ProgramObserver):
 
     @property
     def usage(self) -> list[UsageRecord]:
-        """Memory and CPU use of this process, and of those of workers and actors, over time.
+        """Memory and CPU use over time, of this process and those of workers and actors.
 
         Empty for a block of less than a tenth of a second, or one that took no samples.
 
@@ -317,15 +317,14 @@ class Profile(ProgramObserver):
     def timeline(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Return an interactive picture: a lane for each worker, coloured by function.
 
-        The first lane is the caller's, where times outside of runs are red: nothing ran then.
-        Below the lanes stand memory and CPU use over time.
+        The first lane is the caller's; red marks times outside of runs, when no task ran.
+        Memory and CPU use over time are below the lanes.
         It needs Bokeh: ``pip install "lazyflow[diagnostics]"``.
 
         Parameters
         ----------
         path
-            Where to write the picture and the summary as one HTML page, which loads nothing from
-            elsewhere.
+            The file for the picture and the summary as one HTML page, which loads no other files.
 
         Returns
         -------
@@ -348,27 +347,27 @@ class Profile(ProgramObserver):
         return timeline(path, self.tasks, self.runs, self.seconds, self.usage)
 
     def flame(self, path: str | os.PathLike[str] | None = None) -> Flame:
-        """Return which lines of the tasks' functions cost the time, over all workers.
+        """Return the lines of the tasks' functions that took the most time, over all workers.
 
-        Where tasks are is looked at again and again while they run. Time inside of C stands at
-        the line of Python that called it. Tasks on sync, threads, processes, distributed and Ray
-        are seen, not those that an executor of yours runs.
+        The lines of running tasks are sampled. Time inside C counts for the line of Python that
+        called it. Sampling covers tasks on sync, threads, processes, distributed and Ray, but not
+        those on your own executor.
 
         Parameters
         ----------
         path
-            Where to write an interactive picture of all calls as one HTML page, which loads
-            nothing from elsewhere. It needs Bokeh: ``pip install "lazyflow[diagnostics]"``.
+            The file for an interactive picture of all calls as one HTML page, which loads no
+            other files. It needs Bokeh: ``pip install "lazyflow[diagnostics]"``.
 
         Returns
         -------
         Flame
-            As text a table of the hottest lines; its ``figure()`` is the picture for a notebook.
+            Its text is a table of the hottest lines; ``figure()`` is the picture for a notebook.
 
         Raises
         ------
         RuntimeError
-            The profile was told to take no samples.
+            The profile took no samples, because ``sample`` was None.
 
         Examples
         --------
@@ -392,7 +391,7 @@ class Profile(ProgramObserver):
         return flame
 
     def advice(self) -> list[Advice]:
-        """Return what to change in the program, by what was seen; nothing where all is well.
+        """Return advice on what to change in the program; an empty list if all is well.
 
         Examples
         --------
@@ -446,19 +445,20 @@ class Profile(ProgramObserver):
 
 
 def profile(sample: float | None = 0.01) -> Profile:
-    """Return a context manager that records what runs in its block, on any scheduler.
+    """Return a context manager that records the runs in its block, on any scheduler.
 
-    In the block a task costs about a microsecond more; elsewhere nothing. Runs that this
-    thread begins in it are recorded, and what their tasks compute; those that end later appear
-    when they end. So are the calls of actors that are made in it; `Profile.flame` sees those of
-    actors on sync and threads. Of results the size is known only where they are in other processes.
+    In the block a task costs about a microsecond more; outside it nothing. The profile records the
+    runs that this thread begins in the block, and nested runs of their tasks; runs that end after
+    the block appear when they end. It also records calls of actors made in the block;
+    `Profile.flame` covers those of actors on sync and threads. The sizes of results are known only
+    for results in other processes.
 
     Parameters
     ----------
     sample
-        Seconds between two looks at the lines that tasks are at, for `Profile.flame`, by a thread
-        of this process and one in each worker. It ends with the block, and also reads memory and
-        CPU use. None: there is no such thread.
+        Seconds between two samples of the tasks' current lines, for `Profile.flame`. A thread in
+        this process and one in each worker take them until the block ends, and also read memory
+        and CPU use. None: no such threads.
 
     Returns
     -------
@@ -470,7 +470,7 @@ def profile(sample: float | None = 0.01) -> Profile:
     ValueError
         `sample` is less than a millisecond, or more than an hour.
     TypeError
-        It is no number.
+        `sample` is not a number.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is known of each task and run, and what follows: the lanes of workers, gaps, busy time."""
+"""Records of each task and run, and derived figures: lanes of workers, gaps, busy time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TaskRecord(NamedTuple):
     place
         The line that made the task, as text.
     run
-        The index of its run among those of the profile; -1: it is the call of an actor.
+        The index of its run in the profile; -1: it is a call of an actor.
     worker
         The thread or process that called it, or the actor; empty if it failed before it was called.
     start, end
@@ -36,7 +36,7 @@ class TaskRecord(NamedTuple):
     compiled
         Seconds for which Numba compiled in it.
     moved
-        Bytes of arguments and inputs that were sent to the process that called it; None: unknown.
+        Bytes of arguments and inputs sent to the process that called it; None: unknown.
     """
 
     name: str
@@ -54,19 +54,19 @@ class TaskRecord(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The duration in seconds."""
         return self.end - self.start
 
 
 class RunRecord(NamedTuple):
-    """A run: what one `compute`, `persist` or `submit` started.
+    """A run, started by one `compute`, `persist` or `submit`.
 
     Attributes
     ----------
     start, end
         Seconds since the profile began.
     place
-        The user's line that started it, as text; empty if no line of theirs did.
+        The user's line that started it, as text; empty if there is none.
     is_users
         Whether the user's own code started it: no estimator, no trace and no task.
     scheduler
@@ -74,9 +74,9 @@ class RunRecord(NamedTuple):
     tasks
         The number of tasks in its plan that are calls.
     chain
-        The number of tasks in its longest chain, each of which needs the one before.
+        The number of tasks in its longest chain of dependencies.
     sights
-        What was seen of its graph.
+        Facts about its graph.
     """
 
     start: float
@@ -90,7 +90,7 @@ class RunRecord(NamedTuple):
 
 
 class UsageRecord(NamedTuple):
-    """What this process and the workers of its runs used at a moment.
+    """The memory and CPU use of this process and the workers of its runs at a moment.
 
     Attributes
     ----------
@@ -99,9 +99,9 @@ class UsageRecord(NamedTuple):
     memory
         Bytes of memory of this process; None: unknown.
     worker_memory
-        Bytes of memory of the worker processes on this machine, without what they share.
+        Bytes of memory of the worker processes on this machine, without shared memory.
     cpu
-        How many cores all of them used since the record before.
+        The cores that all of them used since the previous record.
     """
 
     time: float
@@ -156,7 +156,7 @@ def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 def under_way(
     runs: Iterable[RunRecord], tasks: Iterable[TaskRecord]
 ) -> list[tuple[float, float]]:
-    """Return the times at which a run or the call of an actor was under way."""
+    """Return the times at which a run or a call of an actor was active."""
     calls = ((task.start, task.end) for task in tasks if task.run < 0)
     return union([*((run.start, run.end) for run in runs), *calls])
 
@@ -164,7 +164,7 @@ def under_way(
 def gaps(
     runs: Iterable[RunRecord], tasks: Iterable[TaskRecord], end: float
 ) -> list[tuple[float, float]]:
-    """Return the times, from 0 to `end`, at which no run or actor was at work: the caller's own.
+    """Return the times, from 0 to `end`, at which no run or actor was active.
 
     >>> run = RunRecord(1, 2, "main.py:3 in <module>", True, "sync", 1, 1)
     >>> gaps([run, run._replace(start=4, end=9)], [], 8)

@@ -1,4 +1,4 @@
-"""Where tasks spent their time: what was sampled, as a tree of calls and as the hottest lines."""
+"""Samples of where tasks spent their time, as a tree of calls and as the hottest lines."""
 
 from __future__ import annotations
 
@@ -36,18 +36,17 @@ class HotLine(NamedTuple):
     Attributes
     ----------
     place
-        File and line; empty for time that is at no line of Python, as in a task that is a function
-        of C.
+        File and line; empty if there is no line of Python, as in a task that calls a C function.
     function
-        The function that the line is part of.
+        The function that contains the line.
     share
         The share of the time of all tasks.
     seconds
         The time.
     samples
-        How often a task was seen there.
+        The number of samples that saw a task there.
     code
-        The text of the line, where its file can be read.
+        The text of the line, if its file can be read.
     """
 
     place: str
@@ -123,9 +122,10 @@ def call_tree(samples: Iterable[SampledStack]) -> CallNode:
 
 
 def hottest(samples: Iterable[SampledStack]) -> list[HotLine]:
-    """Return the lines at which the time was spent, the hottest first.
+    """Return the lines at which time was spent, hottest first.
 
-    It is the innermost line of the program's own code, where there is one: that can be changed.
+    Time counts for the innermost line of the program's own code, if there is one: users can
+    change that.
 
     >>> deep = ("f", "a.py", 3), ("sum", "/usr/lib/python3/numpy/core.py", 48)
     >>> hottest([SampledStack("f", deep, 3, 0.03), SampledStack("abs", (), 1, 0.01)])[1]

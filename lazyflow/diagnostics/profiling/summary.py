@@ -1,4 +1,4 @@
-"""What ran, as a table by function."""
+"""The summary of a profile, as a table by function."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class FunctionRow(NamedTuple):
     Attributes
     ----------
     function
-        Its name; with its module if others are called the same.
+        Its name; with its module if several functions have that name.
     calls
         The number of calls.
     total, mean, p95
-        Seconds: of all calls, of one, and what 95 % of them did not exceed. The time of a task
-        includes what it computes by calls of `compute`.
+        Seconds: of all calls, their mean, and their 95th percentile. The time of a task
+        includes its own calls of `compute`.
     cpu
-        The share of the time in which the thread of the task used a CPU; None: unknown. Near 0 it
+        The share of the time in which the task's thread used a CPU; None: unknown. Near 0 the task
         waited; on threads it may have waited for another thread's Python code.
     failed
         The number of calls that raised.
     size
-        Bytes of all results of which the size is known; None: of none.
+        Bytes of all results with known size; None: none is known.
     moved
         Bytes of arguments and inputs that were sent to other processes; None: unknown, or nothing.
     compiled
@@ -62,14 +62,14 @@ class FunctionRow(NamedTuple):
 
 
 class Summary:
-    """A table of what ran, by function; in a notebook as HTML.
+    """A table of calls by function; in a notebook as HTML.
 
     Attributes
     ----------
     rows : list of FunctionRow
-        The functions, that with the most time first.
+        The functions, the most expensive first.
     headline : str
-        What ran in all, and how long the caller was on its own.
+        The totals, and how long the caller ran without tasks.
 
     Examples
     --------
@@ -125,9 +125,9 @@ class Summary:
 
 
 def short_names(tasks: Iterable[TaskRecord]) -> dict[str, str]:
-    """Return the functions' names without modules, where one name is not that of several.
+    """Return the functions' names, without modules if a name is unique.
 
-    Those of actors' methods keep the class.
+    Methods of actors keep the class.
 
     >>> from lazyflow.diagnostics.profiling import records
     >>> load = records.TaskRecord("load", "a.load", "", 0, "", 0, 1, None, None, False)

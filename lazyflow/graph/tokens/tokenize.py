@@ -1,14 +1,14 @@
-"""Names made of content: equal for equal content, on any machine and in any process.
+"""Names made from content: equal for equal content, on any machine and in any process.
 
-``tokenize`` is what a pure task is named by. Guarantees:
+``tokenize`` makes the names of pure tasks. Guarantees:
 
-- type counts (``1``, ``True``, ``1.0``, ``"1"`` and ``np.int64(1)`` all differ), and so do the sign
-  of zero, dtype and shape; sharing (``[x, x]`` and ``[x, copy(x)]``), memory order of an array, and
-  the order of dicts and sets do not. An `OrderedDict` has an order that counts;
-- the token is that of the moment: an object that changes later has another one;
-- an object without content that could be compared (a lock, generator, open file, bare
-  ``object()``) gives a token that nothing else ever gets, or with ``strict=True`` a `TypeError`;
-- what a function's code does not show is not followed: modules count by name, and an importable
+- the token depends on type (``1``, ``True``, ``1.0``, ``"1"`` and ``np.int64(1)`` all differ), the
+  sign of zero, dtype and shape. It does not depend on sharing (``[x, x]`` and ``[x, copy(x)]``), an
+  array's memory order, or the order of dicts and sets; the order of an `OrderedDict` counts;
+- the token is of the current content: an object that changes later has another token;
+- an object without comparable content (a lock, generator, open file, bare ``object()``) gets a
+  unique token, or with ``strict=True`` raises `TypeError`;
+- references outside a function's code are not followed: modules count by name, and an importable
   function counts without the functions that it calls.
 """
 
@@ -27,8 +27,8 @@ _LENGTH = 32  # hex digits: 128 bits
 def tokenize(*args: Any, strict: bool = False, **kwargs: Any) -> str:
     """Return a hash of the content of any objects, as 32 hex digits.
 
-    A class declares what its instances consist of by ``__lazyflow_tokenize__(self)``, which may
-    return anything, or by ``__dask_tokenize__(self)``; the result is hashed with the class.
+    A class declares the content of its instances by ``__lazyflow_tokenize__(self)``, which may
+    return any object, or by ``__dask_tokenize__(self)``; the result is hashed with the class.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Metrics of chunked arrays: one computation, of which a few numbers of each chunk are left."""
+"""Metrics of chunked arrays: one computation, which reduces each chunk to a few numbers."""
 
 from __future__ import annotations
 
@@ -156,14 +156,14 @@ def log_loss(
     y_true: Any, y_pred: Any, *, normalize: bool = True, sample_weight: Any = None,
     labels: Any = None,
 ) -> float:
-    """Return the mean of -log of the probabilities that were predicted for the true labels.
+    """Return the mean of -log of the predicted probabilities of the true labels.
 
     Parameters
     ----------
     y_true : array of shape (rows,)
         Labels: numbers or text.
     y_pred : array of shape (rows, classes) or (rows,)
-        Probabilities of the sorted labels; of the second one, where there is one axis.
+        Probabilities of the sorted labels; with one axis, of the second label.
     normalize : bool, default: True
         False: the sum.
     sample_weight : array of shape (rows,) or None
@@ -173,7 +173,7 @@ def log_loss(
     Raises
     ------
     ValueError
-        Lengths differ, a probability is none, or there are not as many labels as columns.
+        Lengths differ, a value is not a probability, or the numbers of labels and columns differ.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def log_loss(
 def accuracy_score(
     y_true: Any, y_pred: Any, *, normalize: bool = True, sample_weight: Any = None
 ) -> float:
-    """Return the share of rows whose label was predicted.
+    """Return the share of rows whose label was predicted correctly.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def accuracy_score(
     Raises
     ------
     ValueError
-        Lengths differ, or predictions are no labels.
+        Lengths differ, or predictions are not labels.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def accuracy_score(
 
 
 def mean_squared_error(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
-    """Return the mean of squared errors; that of all columns, if there are several.
+    """Return the mean of squared errors, over all columns if there are several.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def mean_squared_error(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -
 
 
 def r2_score(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
-    """Return 1 - squared errors / squared deviations from the mean; the mean over columns.
+    """Return 1 - squared errors / squared deviations from the mean, averaged over columns.
 
     A constant column counts 1 if it was predicted exactly, 0 if not.
 

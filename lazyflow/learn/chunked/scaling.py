@@ -24,11 +24,11 @@ _FLOATS = np.float16, np.float32, np.float64
 class StandardScaler(preprocessing.StandardScaler):
     """Scale columns to a mean of 0 and a variance of 1.
 
-    It is scikit-learn's class, with its parameters, attributes and methods; what is in memory goes
-    to it. For a `lazyflow.array.Array`, `fit` and `partial_fit` read each chunk once, in one
-    computation, and `transform` and `inverse_transform` return lazy arrays with the same chunks.
-    These are new arrays whatever `copy` is. Infinite values are refused by `fit`; `transform`,
-    which is lazy, lets them pass.
+    It is scikit-learn's class, with its parameters, attributes and methods, and treats data in
+    memory as that class does. For a `lazyflow.array.Array`, `fit` and `partial_fit` read each chunk
+    once, in one computation, and `transform` and `inverse_transform` return lazy arrays with the
+    same chunks. These are new arrays for any `copy`. `fit` refuses infinite values; `transform`,
+    which is lazy, accepts them.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ class StandardScaler(preprocessing.StandardScaler):
     Attributes
     ----------
     mean_, var_, scale_ : ndarray, shape (features,), or None
-        As scikit-learn's; means and variances leave NaN out, and a constant column has the scale 1.
+        As scikit-learn's; means and variances ignore NaN, and a constant column has the scale 1.
     n_samples_seen_ : int or ndarray, shape (features,)
-        Rows, or the sum of their weights; by column where numbers of NaN differ.
+        Rows, or the sum of their weights; one per column if columns differ in their number of NaN.
     n_features_in_ : int
         The number of columns.
     feature_names_in_ : ndarray of str
-        Names of columns, where `fit` got a frame.
+        Names of columns, if `fit` got a frame.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class StandardScaler(preprocessing.StandardScaler):
     """
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Add rows to those that means and variances are of.
+        """Add rows to the means and variances.
 
         Parameters
         ----------
@@ -75,8 +75,8 @@ class StandardScaler(preprocessing.StandardScaler):
         Raises
         ------
         ValueError
-            X has not two axes, no rows, another number of features than before, or infinite
-            values; or weights are not as many as rows.
+            X does not have two axes, has no rows, another number of features than before, or
+            infinite values; or the number of weights differs from that of rows.
 
         Examples
         --------

@@ -31,35 +31,35 @@ def train_test_split(
     """Split arrays into rows to train with and rows to test with.
 
     Without chunked arrays it is scikit-learn's function. Chunked arrays are split **within each
-    chunk**: each gives its share of both parts, by random choice, and its rows are shuffled among
-    themselves. So no row leaves its chunk and nothing is gathered; but rows stay in the order of
-    the chunks, where scikit-learn shuffles them all. Sizes are scikit-learn's, in all. A result
-    depends on `random_state` and on how rows are cut, not on where and when chunks are computed.
+    chunk**: each chunk gives its share of both parts, chosen at random, and its rows are shuffled
+    among themselves. So no row leaves its chunk and nothing is gathered, but the chunks keep their
+    order, while scikit-learn shuffles all rows. The total sizes are scikit-learn's. The result
+    depends on `random_state` and on the chunks of rows, not on where and when they are computed.
 
     Parameters
     ----------
     *arrays
-        Of as many rows. Chunked ones, which are cut alike, give lazy chunked ones; of others,
-        lists, frames, ... the rows are taken at once.
+        Arrays with the same number of rows. Chunked arrays, which must have the same chunks, give
+        lazy chunked arrays; others (lists, frames, ...) are split at once.
     test_size, train_size : float, int or None
-        A share of the rows, or a number of rows; without both, a quarter is for tests.
+        A share of the rows, or a number of rows; by default a quarter is for tests.
     random_state : int, RandomState or None
-        Where random numbers come from; None: NumPy's global state.
+        The source of random numbers; None: NumPy's global state.
     shuffle : bool
-        False: the first rows are to train with, and the ones after them for tests.
+        False: the first rows are for training, and the rows after them for tests.
     stratify : array of labels, or None
-        Each chunk gives of each class the share of the class in it, rounded at random so that
-        classes have their share in all, about. No class is too small for that.
+        Each chunk gives each class's share of its rows, rounded at random so that
+        classes have about their share in total. Classes may be as small as you like.
 
     Returns
     -------
     list
-        Train and test part of the first array, of the second, ...
+        The train and test part of the first array, of the second, ...
 
     Raises
     ------
     ValueError
-        There are no arrays, their lengths or chunks differ, or a size is none.
+        There are no arrays, their lengths or chunks differ, or a size is invalid.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def train_test_split(
 
 
 def shares(sizes: Sequence[int], total: int, start: float) -> list[int]:
-    """Return how many of `total` things are of each group, in proportion to the groups' sizes.
+    """Return how many of `total` items belong to each group, in proportion to the groups' sizes.
 
     Parameters
     ----------

@@ -27,10 +27,10 @@ _WIDE = 2000  # features: their products are 32 MB
 
 
 class ElasticNet(LinearRegressor):
-    """Least squares with l1 and l2 penalties, scikit-learn's objective.
+    """Least squares with l1 and l2 penalties and scikit-learn's objective.
 
-    ``|y - X w - b|² / (2 S) + alpha l1_ratio |w|_1 + alpha (1 - l1_ratio) / 2 |w|²``, with weights
-    of the sum S.
+    ``|y - X w - b|² / (2 S) + alpha l1_ratio |w|_1 + alpha (1 - l1_ratio) / 2 |w|²``, where S is
+    the sum of the sample weights.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ class ElasticNet(LinearRegressor):
     max_iter : int
         Passes over the coefficients ("cd"), or over the rows ("saga").
     tol : float
-        Stop when the duality gap is at most this times ``|y|² / S``, of y less its mean ("cd"), or
-        when the gradient is at most this ("saga").
+        Stop when the duality gap is at most `tol` times ``|y|² / S``, of y minus its mean ("cd"),
+        or when the gradient is at most `tol` ("saga").
     solver : {"auto", "cd", "saga"}
-        "auto": coordinate descent on the products of up to 2,000 features, for which rows are read
-        once, else saga.
+        "auto": up to 2,000 features, coordinate descent on products of features, which reads the
+        rows once; else saga.
     positive : bool
-        Coefficients are at least 0; by "cd".
+        True: coefficients are at least 0 (only "cd").
     random_state, warm_start, callback, scheduler
         As in `LogisticRegression`; `callback` is for saga.
 
@@ -57,14 +57,14 @@ class ElasticNet(LinearRegressor):
     coef_ : ndarray, shape (d,) or (t, d)
     intercept_ : float or ndarray, shape (t,)
     n_iter_ : int or ndarray, shape (t,)
-        Passes over the coefficients, of each target ("cd"), or over the rows ("saga").
+        Passes over the coefficients, for each target ("cd"), or over the rows ("saga").
     dual_gap_ : float or ndarray, shape (t,)
-        The duality gap of each target ("cd"), or of all ("saga").
+        The duality gap of each target ("cd"), or of all together ("saga").
     gap_ : float
-        The largest of them.
+        The largest duality gap.
     converged_ : bool
     history_, decrement_, n_passes_
-        Of saga, as in `LogisticRegression`.
+        For saga, as in `LogisticRegression`.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class ElasticNet(LinearRegressor):
         Raises
         ------
         ValueError
-            Rows, targets, weights or parameters that no model can be fitted to.
+            The model can't be fitted to these rows, targets, weights or parameters.
 
         Examples
         --------

@@ -31,7 +31,7 @@ _WIDE = 2000  # features whose products are 32 MB; their solution costs more tha
 
 
 class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
-    """Base of the estimators of numbers, one or several for each row."""
+    """Base class of estimators that predict one or several numbers for each row."""
 
     fit_intercept: bool
     _keeps_column = False  # whether one target that has an axis of its own gives it to coef_
@@ -108,18 +108,18 @@ class LinearRegression(LinearRegressor):
     Attributes
     ----------
     coef_ : ndarray, shape (d,) or (t, d)
-        Of several minima the shortest.
+        The shortest coefficients, if there are several minima.
     intercept_ : float or ndarray, shape (t,)
     rank_ : int
     singular_ : ndarray, shape (d,)
-        Of the rows, less their mean where there is an intercept.
+        The singular values of the rows, minus their mean if there is an intercept.
     n_features_in_, feature_names_in_
         As scikit-learn's.
 
     Notes
     -----
-    With columns of a condition of 4e7 the coefficients are within 1e-9, where normal equations
-    leave 1e-3 (J. Demmel and others, see `lazyflow.learn.solvers.least_squares`).
+    For columns with condition number 4e7 the error of the coefficients is within 1e-9, and that of
+    normal equations 1e-3 (J. Demmel and others, see `lazyflow.learn.solvers.least_squares`).
 
     Examples
     --------
@@ -143,7 +143,8 @@ class LinearRegression(LinearRegressor):
         Raises
         ------
         ValueError
-            Rows, targets or weights that no model can be fitted to; of chunks it says which.
+            The model can't be fitted to these rows, targets or weights; the message names the
+            chunk.
 
         Examples
         --------
@@ -163,16 +164,16 @@ class Ridge(LinearRegressor):
     Parameters
     ----------
     alpha : float or array, shape (t,)
-        Strength of the penalty, of all or of each of several targets.
+        Strength of the penalty, for all targets or for each.
     fit_intercept : bool
     tol : float
-        Of lbfgs and saga: stop when no component of the gradient, divided by the sum of the
-        weights, is larger.
+        For lbfgs and saga: stop when no component of the gradient, divided by the sum of the
+        weights, exceeds `tol`.
     max_iter : int or None
-        Of lbfgs and saga; None: 1,000.
+        For lbfgs and saga; None: 1,000.
     solver : {"auto", "cholesky", "lbfgs", "saga"}
-        "auto": cholesky, of the products of the features, up to 2,000 of them, else lbfgs; without
-        penalty R factors, as `LinearRegression`.
+        "auto": up to 2,000 features, cholesky on products of features; else lbfgs. Without a
+        penalty, R factors, as in `LinearRegression`.
     random_state, warm_start, callback, scheduler
         As in `LogisticRegression`.
 
@@ -181,11 +182,11 @@ class Ridge(LinearRegressor):
     coef_ : ndarray, shape (d,) or (t, d)
     intercept_ : float or ndarray, shape (t,)
     n_iter_ : int
-        1 where it was solved at once.
+        1 for direct solvers.
     solver_ : {"cholesky", "qr", "lbfgs", "saga"}
-        What solved it: "qr" is R factors, where there is no penalty.
+        The solver used; "qr" is R factors, without a penalty.
     history_, converged_, gap_, decrement_, n_passes_
-        Of lbfgs and saga, as in `LogisticRegression`.
+        For lbfgs and saga, as in `LogisticRegression`.
 
     Examples
     --------
@@ -223,7 +224,7 @@ class Ridge(LinearRegressor):
         Raises
         ------
         ValueError
-            Rows, targets, weights or parameters that no model can be fitted to.
+            The model can't be fitted to these rows, targets, weights or parameters.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What the linear models share: taking rows, keeping what was found, scores of chunks."""
+"""Code shared by the linear models: taking rows, storing results, scores of chunks."""
 
 import math
 import warnings
@@ -72,7 +72,7 @@ def _of_named(function: Callable[..., Any], names: list[str], X: Any, **fitted: 
 
 
 def gathered(values: Any) -> Any:
-    """Return the numbers of a lazy value, or of a list of lazy chunks; all else as it is.
+    """Return the numbers of a lazy value, or of a list of lazy chunks; other values unchanged.
 
     Examples
     --------
@@ -87,10 +87,10 @@ def gathered(values: Any) -> Any:
 
 
 def put_again(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a fit begin once more if a worker dies with rows that were put there from memory.
+    """Repeat a fit once if a worker dies with rows that were put there from memory.
 
-    Chunks are made again by the scheduler, from what they are made of; the caller alone has these.
-    A second death is the caller's to see: it may be the rows that kill.
+    The scheduler makes lazy chunks again from their tasks; only the caller has rows in memory.
+    A second death is raised: the rows themselves may kill workers.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def put_again(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class LinearEstimator(BaseEstimator, ABC):
-    """Base of the estimators; a subclass has ``scheduler`` among its parameters."""
+    """Base class of the estimators; a subclass has ``scheduler`` among its parameters."""
 
     fit_intercept: bool
     scheduler: Any

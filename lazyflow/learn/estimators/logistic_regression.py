@@ -47,37 +47,37 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     Parameters
     ----------
     C : float
-        Inverse strength of the penalty; ``np.inf`` is none.
+        Inverse strength of the penalty; ``np.inf`` is no penalty.
     l1_ratio : float
         Part of the penalty that is l1: 0 is l2, 1 is l1, between is the elastic net.
     penalty : {"l2", "l1", "elasticnet", None} or "deprecated"
-        As scikit-learn had it: ``l1_ratio=0``, ``l1_ratio=1``, the `l1_ratio` that is given, and
-        ``C=np.inf``, which are to be written instead; it warns, as scikit-learn does.
+        As formerly in scikit-learn, with the same warning. Instead write ``l1_ratio=0``,
+        ``l1_ratio=1``, the `l1_ratio` that you need, and ``C=np.inf``.
     tol : float
-        Stop when no component of the gradient of the mean loss is larger.
+        Stop when no component of the gradient of the mean loss exceeds `tol`.
     fit_intercept : bool
-        Whether there are intercepts; they have no penalty.
+        Whether there are intercepts; they are not penalised.
     class_weight : dict, "balanced" or None
         Weights of classes.
     random_state : int, RandomState or None
-        For saga and svrg. Same number, same bits: on every scheduler, for any number of workers.
-        None is 0.
+        For saga and svrg. The same number gives the same bits on every scheduler, with any number
+        of workers. None is 0.
     solver : {"auto", "lbfgs", "newton-cholesky", "saga", "svrg"}
         "auto": saga with an l1 penalty; newton-cholesky up to 300 coefficients; saga on sparse
-        rows; else lbfgs. All see the rows in chunks and never gather them, but saga gives up to
-        1 GB of them to one worker.
+        rows; else lbfgs. All read the rows in chunks and never gather them, except that saga gives
+        up to 1 GB of them to one worker.
     max_iter : int or None
-        Iterations, of saga epochs; None: 1,000.
+        Iterations (epochs for saga); None: 1,000.
     verbose : int
-        Print a line for every so many points of the trace.
+        n prints a line for every n-th point of the trace.
     warm_start : bool
-        Start from the coefficients of the last fit, also from those of one that was interrupted;
-        if there are as many features and classes, else from zero.
+        Start from the coefficients of the last fit, even if it was interrupted. If the number
+        of features or classes has changed, start from zero.
     gap_tol : float or None
-        Stop also when the duality gap is at most this times the objective.
+        Also stop when the duality gap is at most `gap_tol` times the objective.
     callback : callable or None
         Called with a `lazyflow.learn.solvers.stopping.Progress` for each point of the trace; a true
-        result stops.
+        result stops the fit.
     scheduler : str or None
         As in `lazyflow.compute`.
 
@@ -91,10 +91,10 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         The trace: iteration, passes, seconds, objective, gradient_norm, gap, step.
     converged_ : bool
     gap_ : float
-        The objective is at most this far above its minimum (NaN without penalty).
+        An upper bound of the objective minus its minimum (NaN without penalty).
     decrement_ : float
         Without penalty, and up to 500 coefficients, half the squared Newton decrement: near the
-        minimum, how far the objective is above it. Else NaN.
+        minimum, the objective minus its minimum. Else NaN.
     n_passes_ : float
         How often the rows were read.
     n_features_in_, feature_names_in_
@@ -102,9 +102,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
 
     Notes
     -----
-    The objective is the mean loss, with weights, and penalties beside it of factors
-    ``(1 - l1_ratio) / (C S)`` for ``|w|²/2`` and ``l1_ratio / (C S)`` for ``|w|_1``, where S is the
-    sum of the weights.
+    The objective is the weighted mean loss plus penalties: ``(1 - l1_ratio) / (C S)`` times
+    ``|w|²/2`` and ``l1_ratio / (C S)`` times ``|w|_1``, where S is the sum of the weights.
 
     Examples
     --------
@@ -169,8 +168,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         Raises
         ------
         ValueError
-            Rows, labels, weights or parameters that no model can be fitted to; of chunks it says
-            which one, and which row of it.
+            The model can't be fitted to these rows, labels, weights or parameters; for chunks
+            the message names the chunk and its row.
 
         Examples
         --------
@@ -265,7 +264,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         self.n_iter_ = np.array([iterations], np.int32)
 
     def decision_function(self, X: Any) -> Any:
-        """Return scores: (n,) of the second of two classes, else (n, K); lazy for chunked X.
+        """Return scores: (n,) for the second of two classes, else (n, K); lazy for chunked X.
 
         Examples
         --------
@@ -314,7 +313,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         return self._of_rows(X, _predicted, fitted, None, self.classes_.dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose class is predicted.
+        """Return the share of rows whose class is predicted correctly.
 
         Examples
         --------

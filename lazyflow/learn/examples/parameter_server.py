@@ -1,15 +1,15 @@
-"""An asynchronous parameter server: nobody waits for the slowest worker.
+"""An asynchronous parameter server: it never waits for the slowest worker.
 
-The server is an actor that has the weights. There are two ways to drive it:
+The server is an actor that holds the weights. There are two ways to drive it:
 
-- the program takes gradients as they come (`as_completed`), has the server apply each, and gives
-  the worker that has computed it the new weights;
+- the program takes gradients as they arrive (`as_completed`), asks the server to apply each, and
+  sends the new weights to the worker that computed it;
 - workers have the server's handle: each pulls, computes and pushes by itself, and the program
-  waits for their ends only.
+  only waits until they end.
 
-A gradient may be of weights that others have moved meanwhile. With the steps of
-`gradient_averaging`, whose gradients of a step are of the same weights, the weights run away; here
-each gradient moves them by a part, as it does in the mean there.
+A gradient may belong to weights that other workers have moved since. With the steps of
+`gradient_averaging`, where all gradients of a step belong to the same weights, the weights would
+diverge; here each gradient moves them by a part, as it does in the mean there.
 """
 
 from __future__ import annotations

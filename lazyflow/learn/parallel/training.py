@@ -1,11 +1,11 @@
 """Data-parallel training: each actor has a copy of the model and trains it on its part of a batch.
 
-The actors form a tree. In each step every actor adds the gradients of those below it to its own,
-so that the sum arrives at the first one; each then takes the same step along it. All copies stay
-equal, bit for bit, and equal to one that was trained alone on the same parts.
+The actors form a tree. In each step every actor adds the gradients of the actors below it to its
+own, so the sum arrives at the first actor; each then takes the same step along it. All copies stay
+equal, bit for bit, and equal to a single copy trained alone on the same parts.
 
-An actor whose process ends starts again with the state that it had after its last step, and the
-step is made again by those that have not made it.
+An actor whose process ends restarts with the state after its last step, and the actors that have
+not made the step repeat it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class ModelTrainer(ABC):
 
     @abstractmethod
     def state(self) -> Any:
-        """Return all that later steps depend on, to be pickled."""
+        """Return the state that later steps depend on, for pickling."""
 
     @abstractmethod
     def set_state(self, state: Any) -> None:
-        """Go on from the state of another copy."""
+        """Continue from the state of another copy."""
 
 
 def trainer_of(
@@ -282,26 +282,26 @@ def _added(sums: _Sums | None, others: _Sums | None) -> _Sums | None:
 
 
 class DataParallel:
-    """Trains copies of one network in actors, each on its part of every batch.
+    """Trains copies of a network in actors, each on its part of every batch.
 
     Parameters
     ----------
     model_fn
         Returns the model: a ``torch.nn.Module``, a ``keras.Model``, or an object with
         ``gradients(X, y)``, which returns the mean loss and a list of arrays, ``apply(gradient)``,
-        and weights that `lazyflow.weights` knows. It is called in each actor; all start with the
-        weights of the first.
+        and weights that `lazyflow.weights` can read and set. It is called in each actor; all start
+        with the weights of the first.
     loss_fn
-        ``loss_fn(predictions, y)`` of PyTorch, ``loss_fn(y, predictions)`` of Keras, the mean
-        over the rows.
+        Returns the mean loss over the rows: ``loss_fn(predictions, y)`` for PyTorch,
+        ``loss_fn(y, predictions)`` for Keras.
     optimizer_fn
         Takes the parameters and returns an optimizer of the framework.
     workers
         The number of actors.
     scheduler
-        Where they live; by default chosen as for any actor.
+        The scheduler of the actors; by default chosen as for any actor.
     restarts
-        How many times the process of each may end.
+        How many times the process of each actor may die.
 
     Examples
     --------
@@ -341,12 +341,12 @@ class DataParallel:
         self._join()
 
     def fit(self, batches: Iterable[tuple[Any, Any]]) -> list[float]:
-        """Train on some batches, pairs of rows and targets; return the mean loss before each step.
+        """Train on batches (rows, targets); return the mean loss before each step.
 
         Raises
         ------
         WorkerDied
-            The process of an actor has ended more often than `restarts`.
+            The process of an actor has died more often than `restarts`.
 
         Examples
         --------

@@ -1,7 +1,7 @@
 """Solvers written as graphs: each is a loop around tasks that read the chunks.
 
-`problem`             what is minimised: a mean loss and penalties, as one graph that is kept
-`stopping`            when a solver stops and what it returns; the duality gap, the Newton step
+`problem`             the objective: a mean loss and penalties, as one graph that is kept
+`stopping`            when a solver stops, and its result; the duality gap, the Newton step
 `lbfgs`               SciPy's L-BFGS around a tree of gradients, in well-curved coordinates
 `newton`              Newton steps by a tree of Hessians
 `saga`                stochastic steps: `sampling` of all rows, or in visits to chunks
@@ -11,5 +11,5 @@
 `coordinate_descent`  the elastic net on the products of the features
 `minimize`            any function of chunks, by SciPy's L-BFGS
 
-They take a `Problem` and return a `Solution`; `lazyflow.learn.estimators` has what wraps them.
+They take a `Problem` and return a `Solution`; `lazyflow.learn.estimators` wraps them.
 """

@@ -1,4 +1,4 @@
-"""`minimize`: any function that is a sum over chunks, by SciPy's L-BFGS."""
+"""`minimize`: minimises any sum over chunks by SciPy's L-BFGS."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,24 +30,24 @@ def minimize(
     options: dict[str, Any] | None = None, scheduler: str | None = None,
     num_workers: int | None = None,
 ) -> OptimizeResult:
-    """Minimise the sum of a function over chunks of data, as `scipy.optimize.minimize`.
+    """Minimise the sum of a function over chunks of data, like `scipy.optimize.minimize`.
 
     Parameters
     ----------
     fun_on_chunk
         Called as ``fun_on_chunk(x, chunk, *args)`` in a task for each chunk; returns the value of
-        the chunk and its gradient in the shape of x. With ``jac=False`` the value only: then
-        gradients are central differences, made in the tasks, 2 calls for each element of x;
-        at a bound they are of points inside.
+        the chunk and its gradient in the shape of x. With ``jac=False`` it returns only the value;
+        the tasks then compute gradients by central differences, with 2 calls for each element of
+        x, and use points inside the bounds.
     x0
-        The start, of any shape; `fun_on_chunk` gets x in it.
+        The start, of any shape; `fun_on_chunk` gets x in the same shape.
     data
-        The chunks: values, or lazy ones, which are kept where they are made; or a chunked array,
-        of which they are the chunks of whole rows.
+        The chunks: values, or lazy values, which stay where they are made; or a chunked array,
+        which is used in chunks of whole rows.
     method
         "L-BFGS-B".
     check_gradient
-        Compare the gradient at x0 with central differences, along a random direction, first.
+        True: first compare the gradient at x0 with central differences, along a random direction.
     tol, bounds, callback, options
         As SciPy's; `bounds` are for the elements of x in C order.
     scheduler, num_workers
@@ -56,7 +56,7 @@ def minimize(
     Returns
     -------
     OptimizeResult
-        SciPy's; ``x`` and ``jac`` have the shape of x0.
+        That of SciPy; ``x`` and ``jac`` have the shape of x0.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""When a solver stops and what it returns: the Newton step, the duality gap, the trace."""
+"""When a solver stops, and its result: the Newton step, the duality gap, the trace."""
 
 from __future__ import annotations
 
@@ -307,17 +307,17 @@ def _gap_of_box(
 
 
 class Progress(NamedTuple):
-    """Where a solver is.
+    """The state of a solver at a point of the trace.
 
     iteration
-        From 0, the start; of SAGA and SVRG epochs and rounds.
+        Counted from 0, the start; epochs and rounds for SAGA and SVRG.
     passes
         How often all rows were read.
     seconds
-        Since the solver was called.
+        The time since the solver was called.
     objective, gradient_norm
-        Exact, over all rows; the norm is the largest component of the gradient, with an l1
-        penalty of what a gradient step of length 1 would change.
+        Exact, over all rows. The norm is the largest component of the gradient; with an l1
+        penalty, of the change by a gradient step of length 1.
     gap
         The duality gap; an estimate while the intercepts are not optimal, NaN without l2 penalty.
     step
@@ -404,24 +404,24 @@ class StopRule(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solver found.
+    """The result of a solver.
 
     Attributes
     ----------
     theta : ndarray, shape (K, d + 1)
         Coefficients and, last, intercepts.
     history : dict of ndarray
-        The trace: what `Progress` has, without theta.
+        The trace: the fields of `Progress`, without theta.
     converged : bool
         Whether the stop rule's tolerance, or its gap, was reached.
     gap : float
-        The exact duality gap: F is not further above its minimum. NaN without penalty.
+        The exact duality gap, an upper bound of F minus its minimum. NaN without penalty.
     decrement : float
-        Without penalty half the squared Newton decrement: near the minimum, how far F is above it.
+        Without penalty half the squared Newton decrement: near the minimum, F minus its minimum.
         NaN with a penalty, and for more than 500 coefficients.
     n_iter, n_passes : int, float
     message : str
-        Why it stopped, with figures, where it did not converge.
+        Why it stopped, with figures, if it did not converge.
 
     Examples
     --------

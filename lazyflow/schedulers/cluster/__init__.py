@@ -1,4 +1,4 @@
-"""What runs plans on engines that others made: distributed (dask/) and Ray (ray/).
+"""Schedulers on other projects' engines: distributed (dask/) and Ray (ray/).
 
 For their users::
 
@@ -6,48 +6,48 @@ For their users::
     compute(total, scheduler=client)          # or "tcp://scheduler:8786"
     compute(total, scheduler="ray")           # the Ray that is initialised, else one of its own
 
-``pip install "lazyflow[distributed]"`` or ``"lazyflow[ray]"`` brings the engine. A cluster that
-lazyflow starts listens on this machine only, and ends by `lazyflow.shutdown` or with the program;
-one that the user has started is left alone.
+``pip install "lazyflow[distributed]"`` or ``"lazyflow[ray]"`` installs the engine. A cluster that
+lazyflow starts listens on this machine only, and ends with `lazyflow.shutdown` or with the program.
+lazyflow never ends a cluster that the user started.
 
-- The engine gets groups of tasks, chains and small subtrees, and each group runs in its worker as
-  it would on sync. `persist` and `put` leave values in the cluster; functions and large arrays
-  travel once. What tasks print, log and warn of stays in the workers' own logs.
-- On distributed, large values go between the client and a worker directly. Where the client can't
-  connect to workers they go through the scheduler, as with ``Client(direct_to_workers=False)``.
-- What a task raises never reaches the engine's own handling of errors. A task that kills its
-  workers fails alone with `WorkerDied`; when the scheduler is gone, waiting ends with
-  `SchedulerLost`. A kept result that dies with its worker is made again there, unless a large
-  argument or a value that was put, of which it was made, died as well: then `WorkerDied` names it.
-- ``crash_retries=`` says how often a task runs again whose worker died while it ran, whatever
-  ``allowed-failures`` of distributed and ``max_retries`` of Ray are. With 0 it is a group by
-  itself, which on distributed costs a message to the scheduler, and a result of it that is lost is
-  not made again. Others are charged with the deaths of all workers that had their group, and keep
-  one run that they get alone.
-- A ``LocalCluster`` of the user's gives a worker up for good that is not there 15 s after it ended
-  once, also when it had come back and ended again: where workers may die often, raise
+- The engine gets groups of tasks (chains and small subtrees), and each group runs in its worker as
+  it would on sync. `persist` and `put` leave values in the cluster; functions and large arrays are
+  sent once. Output, log records and warnings of tasks stay in the workers' own logs.
+- On distributed, large values go between the client and a worker directly. If the client can't
+  connect to workers, they go through the scheduler, as with ``Client(direct_to_workers=False)``.
+- Exceptions of tasks never reach the engine's own error handling. A task that kills its workers
+  fails with `WorkerDied`, and only that task fails; when the scheduler is gone, waiting ends with
+  `SchedulerLost`. A kept result that is lost with its worker is made again there, unless one of its
+  inputs, a large argument or a value from `put`, was lost, too: then `WorkerDied` names that input.
+- ``crash_retries=`` is the number of times a task runs again after its worker died while running
+  it, whatever ``allowed-failures`` of distributed and ``max_retries`` of Ray are. A task with 0 is
+  a group by itself, which on distributed costs a message to the scheduler, and its lost result is
+  not made again. Other tasks are charged with the deaths of all workers that had their group, and
+  keep one run in a group of their own.
+- A user's ``LocalCluster`` gives up a worker for good if it is not there 15 s after its first
+  death, even if it had come back and died again. If workers may die often, raise
   ``distributed.deploy.lost-worker-timeout`` in dask's configuration. The cluster that lazyflow
   starts brings them back each time.
-- A worker state of ``scope="thread"`` is built once for each thread of a worker; Ray ends its
-  workers without a teardown. ``priority=``, ``retries=`` and ``resources=`` hold; what nobody
-  offers is refused. ``delayed(f, workers=["big", "10.0.0.5"])`` names the only workers of
-  distributed that may run a task, by name, address or host: one that is not there is refused, and
-  for one that goes away the task waits until it is back under that name. Other schedulers refuse
+- A worker state with ``scope="thread"`` is built once for each thread of a worker; Ray ends its
+  workers without a teardown. ``priority=``, ``retries=`` and ``resources=`` apply; resources that
+  no worker offers raise an error. ``delayed(f, workers=["big", "10.0.0.5"])`` restricts a task to
+  these workers of distributed, by name, address or host: unknown names raise an error, and if a
+  worker goes away the task waits until one is back under that name. Other schedulers refuse
   ``workers=``.
-- Futures of the engine's own among arguments, at any depth, are their values: those that
-  ``client.submit`` and ``client.scatter`` give, and Ray's ``ObjectRef``. The values stay in the
+- The engine's own futures among arguments, at any depth, are replaced by their values: those of
+  ``client.submit`` and ``client.scatter``, and Ray's ``ObjectRef``. The values stay in the
   engine; another scheduler gets them from there.
-- What else an engine can be told it gets as it is: distributed by ``with dask.annotate(...)`` and
-  ``distributed.span``, also for actors that are made in the block; Ray by ``with
+- Other options are passed to the engine unchanged: to distributed by ``with dask.annotate(...)``
+  and ``distributed.span``, also for actors made in the block; to Ray by ``with
   lazyflow.config.set(ray_options={"scheduling_strategy": ..., "runtime_env": ...})``. Tasks may
   use ``get_client``, ``worker_client`` and ``secede``. With an asynchronous client write ``await
-  x``: what would block its loop is refused.
-- On the engines' own pages a group is called by its functions and its size, ``load+sum~16``. Of
-  large results that go to different users each part is sent to its own: on distributed, a part is
+  x``: calls that would block its loop raise an error.
+- The engine's own pages name a group after its functions and its size, ``load+sum~16``. If large
+  results have different users, each part goes to its own user: on distributed, a part is
   a task ``part_of_load+sum~16``, and on Ray one more result.
-- Clusters keep the modules that they imported, and a warning says so when one was reloaded here.
+- Clusters keep the modules that they imported; a warning appears when one was reloaded here.
 
-On a real cluster, make its client and go on as above:
+On a real cluster, make its client and continue as above:
 
 - SLURM and other batch systems, by ``dask-jobqueue``: ``cluster = SLURMCluster(cores=8,
   memory="32GB", queue=...)``, ``cluster.scale(jobs=10)``, ``client = Client(cluster)``.
@@ -58,30 +58,30 @@ On a real cluster, make its client and go on as above:
   ``ray.init(address="auto")``.
 
 Install the same Python, lazyflow, cloudpickle and engine on the workers as where the program runs,
-and, for distributed, lazyflow where its scheduler runs, too; modules of the user's must be
-importable there, or their functions be of the program itself. Whoever reaches a scheduler's port
-can run code: on networks that others use, give the client
+and, for distributed, lazyflow on the scheduler's machine, too. The user's modules must be
+importable there, unless the functions are in the program itself. Anyone who reaches a scheduler's
+port can run code: on shared networks, give the client
 ``security=distributed.Security(tls_ca_file=..., tls_client_cert=..., tls_client_key=...,
 require_encryption=True)``, and Ray its ``RAY_USE_TLS``. Tested are clusters on one machine, with
-TLS, and workers and schedulers really killed; SLURM, Kubernetes and several machines are not.
+TLS, and with workers and schedulers really killed; SLURM, Kubernetes and several machines are not.
 
 The modules:
 
     scheduler.py    the part of a scheduler that is the same for every engine
-    engine.py       the base class of engines: their thread, and what they learn of functions
+    engine.py       the base class of engines: their thread, and what they learn about functions
 
-    run.py          a run: from its beginning over what arrives and what goes wrong to its end
-    group_queue.py  which tasks go together, which groups may go, and what the engine keeps of them
+    run.py          a run from beginning to end: arrivals and failures
+    group_queue.py  which tasks form a group, which groups may start, and which the engine keeps
     packing.py      what a run sends: groups, leaves and large literals; what can't be sent
     outcome.py      results as the engine holds and moves them
-    results.py      what the caller holds of them, and the errors when they are lost
+    results.py      results as the caller holds them, and the errors when they are lost
 
-    work.py         a group inside the engine's worker, by the loop of sync
+    work.py         a group inside the engine's worker, run by the loop of sync
 
-    actors/         actors, each of them in a worker of the engine
+    actors/         actors, each in a worker of the engine
 
 A compute goes through `EngineScheduler.make_run` and `start`, `EngineRun.begin`, `GroupQueue`,
-`Packer`, the engine's `submit`; then, in a worker, `Work`; and back by `Engine.receive`
-and `EngineRun.reported`. The engine sees one task of its own for each group. Nothing that the
-user's code raises reaches it: failures travel as records in what its tasks return.
+`Packer`, the engine's `submit`; then, in a worker, `Work`; and back through `Engine.receive`
+and `EngineRun.reported`. The engine sees one task of its own for each group. Exceptions of the
+user's code never reach it: its tasks return failures as records.
 """

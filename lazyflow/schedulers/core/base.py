@@ -1,15 +1,15 @@
 """The one page to read to add a scheduler.
 
 A scheduler runs plans. It is any object with the two attributes and the four methods of
-`Scheduler`; register it for `scheduler="name"` by the entry-point group
+`Scheduler`. Register it for `scheduler="name"` in the entry-point group
 ``lazyflow.schedulers`` (the entry is a callable without arguments that returns the scheduler), or
-pass the object itself. What else a scheduler can do, it says by having the methods of a protocol
-below: `MakesRuns`, `Puts`, `EndsTasks`, `KeepsActors`, `ReportsInfo`, `ShutsDown`. Where a
-scheduler is first used it is looked at once: a method that is missing, or that cannot be called
-as the protocol says, is refused with words.
+pass the object itself. Optional abilities are protocols, which a scheduler provides by having
+their methods: `MakesRuns`, `Puts`, `EndsTasks`, `KeepsActors`, `ReportsInfo`, `ShutsDown`. On
+first use a scheduler is checked once: a missing method, or one that can't be called as its
+protocol requires, raises an error that names it.
 
-All the bookkeeping is done by `Run` (run.py), so a scheduler only decides where and when. This
-one is complete, though it caps nothing: a thread for every task that is offered::
+`Run` (run.py) does all the bookkeeping, so a scheduler only decides where and when tasks run. This
+scheduler is complete, though it has no caps: it starts a thread for every task offered::
 
     class Mine:
         name = "mine"
@@ -31,16 +31,16 @@ one is complete, though it caps nothing: a thread for every task that is offered
         def abandon(self, run):        # it ended early; its running tasks are ignored
             pass
 
-`run.work(worker)` takes ready tasks of the run one after the other, and those that they make
-ready, until there is none left; any number of threads may be inside it at once.
-``run.context`` has the caller's context variables; a context can be entered once at a time, so
-each thread enters a copy. Whatever the scheduler keeps with a run goes into ``run.attached``;
-runs that tasks turn into by returning lazy values share it, and ``run.request`` too.
+`run.work(worker)` takes ready tasks of the run one after the other, and the tasks that these make
+ready, until none is left; any number of threads may be inside it at once.
+``run.context`` has the caller's context variables; only one thread at a time can enter a context,
+so each thread enters a copy. A scheduler stores its own data of a run in ``run.attached``. When a
+task returns a lazy value, the run of that value shares ``run.attached`` and ``run.request``.
 
 A scheduler that runs tasks elsewhere uses the single steps instead: ``run.take_ready()`` for the
 number of a task, ``run.prepared(i)`` for the values of its inputs, then ``run.deliver(i, value)``
-or ``run.refuse(i, dressed(error, task, values))``; executor.py shows it. When the threads are
-few, a task that waits for another run must not keep its thread: override `Worker.asleep`.
+or ``run.refuse(i, dressed(error, task, values))``; see executor.py. If threads are limited,
+a task that waits for another run must not keep its thread: override `Worker.asleep`.
 `lazyflow.testing.contract` is the suite that every scheduler must pass.
 """
 
@@ -60,7 +60,7 @@ P = TypeVar("P")
 class AnyRun(Protocol):
     """One execution of one plan, as schedulers, workers and observers see it.
 
-    What schedulers get is a `Run` (run.py), which has more, or what their own `make_run` made.
+    Schedulers get a `Run` (run.py), which has more, or the object that their own `make_run` made.
     """
 
     plan: Plan
@@ -83,13 +83,13 @@ class AnyRun(Protocol):
         """Whether the run has ended: done, failed or cancelled."""
 
     def begin(self) -> None:
-        """Put the run in motion: what is ready is offered to the scheduler."""
+        """Begin the run: offer its ready tasks to the scheduler."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until the run is over (True), or `timeout` seconds have passed (False)."""
 
     def cancel(self, error: BaseException | None = None) -> None:
-        """Start nothing more and end with `error` (a Cancelled unless given)."""
+        """Start no more tasks and end with `error` (by default a Cancelled)."""
 
     def deliver(self, i: int, value: Any) -> None:
         """Take the result of task `i`, from any thread."""
@@ -98,17 +98,17 @@ class AnyRun(Protocol):
         """Take the (dressed) failure of task `i`, from any thread."""
 
     def task_name(self, i: int) -> str:
-        """Return what messages call task `i`."""
+        """Return the name of task `i` in messages."""
 
 
 class Observer:
-    """Watches runs; a subclass overrides what it wants to hear.
+    """Watches runs; a subclass overrides the methods that it needs.
 
-    Methods are called by whichever thread runs the task, between its tasks: keep them short.
-    An observer that raises is logged once and dropped; it changes no result. Nothing is called,
-    made or timed when nobody observes. ``i`` is a task's number in ``run.plan``;
-    ``run.task_name(i)`` is its name. Of values that are spilled nothing is told: no scheduler here
-    writes values to disk to make room; what engines spill by themselves, their dashboards show.
+    The thread that runs a task calls the methods, between its tasks: keep them short.
+    An observer that raises is logged once and dropped; results stay the same. Without observers,
+    no methods are called and no tasks are timed. ``i`` is a task's number in ``run.plan``;
+    ``run.task_name(i)`` is its name. There is no event for spilled values: no scheduler here
+    writes values to disk to make room, and engines show their own spilling on their dashboards.
     """
 
     #: Seconds between two looks at where tasks are that other processes run; 0: none are taken.
@@ -131,10 +131,10 @@ class Observer:
         self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
         size: int | None,
     ) -> None:
-        """Hear where and when task `i` was called, before its end or its failure is told.
+        """Hear where and when task `i` was called, before its end or failure is reported.
 
-        Tasks are timed only where an observer overrides this or keeps times. A task that is still
-        running when its run ends early is told of then, with that moment as its end.
+        Tasks are timed only if an observer overrides this or keeps times. If a task still runs
+        when its run ends early, it is reported then, with that moment as its end.
 
         Parameters
         ----------
@@ -143,13 +143,13 @@ class Observer:
         start, end
             By this process's `time.perf_counter`, also for calls in other processes.
         cpu
-            Seconds of CPU time that its thread used meanwhile; None: unknown.
+            Seconds of CPU time that its thread used; None: unknown.
         size
-            Bytes of the result, where the scheduler knows them.
+            Bytes of the result, if the scheduler knows them.
         """
 
     def task_moved(self, run: AnyRun, i: int, size: int) -> None:
-        """Hear that so many bytes, arguments and inputs, were sent to the process of task `i`."""
+        """Hear that `size` bytes of arguments and inputs were sent to the process of task `i`."""
 
     def task_compiled(self, run: AnyRun, i: int, seconds: float) -> None:
         """Hear that Numba compiled in task `i`."""
@@ -168,14 +168,14 @@ class Worker:
     """A thread that is inside `Run.work`, seen from outside.
 
     task
-        The number of the task it is running in ``run``, or -1.
+        The number of the task that it runs in ``run``, or -1.
     below
-        The worker of the same thread whose task computes what this one works on.
+        The worker of the same thread whose task started the run of this worker.
     must_leave
-        It has no slot any more and leaves the run after its task; looked at while `Run.attention`
+        It has lost its slot and leaves the run after its task; checked while `Run.attention`
         is not empty.
     forked
-        This is the copy in the child of a fork, which ends when its task returns.
+        This is the copy in a forked child, which ends when its task returns.
     """
 
     __slots__ = ("__weakref__", "below", "forked", "must_leave", "name", "run", "task")
@@ -191,18 +191,18 @@ class Worker:
         self.forked = False
 
     def now(self) -> tuple[Any, int]:
-        """Return the run that it works on and the number of its task; -1: none."""
+        """Return its run and the number of its task; -1: none."""
         return self.run, self.task
 
     def asleep(self) -> AbstractContextManager[None]:
-        """Return what is entered while the thread sleeps in a task: another may work instead."""
+        """Return the context for sleeping inside a task, in which another thread may work."""
         return nullcontext()
 
 
 class Scheduler(Protocol):
-    """What `compute` and `persist` need of a scheduler.
+    """The members of a scheduler that `compute` and `persist` need.
 
-    The runs that it is given are those that its own `make_run` made, or each a `Run`.
+    Its runs come from its own `make_run`; without that method each is a `Run`.
     """
 
     name: str
@@ -211,7 +211,7 @@ class Scheduler(Protocol):
     options: frozenset[str]
 
     def start(self, run: Any) -> None:
-        """Put a run in motion; return at once, unless the caller's thread does the work."""
+        """Start a run; return at once, unless the caller's thread does the work."""
 
     def offer(self, run: Any, count: int) -> None:
         """Learn that `count` tasks of a run became ready outside of its workers."""
@@ -224,19 +224,19 @@ class Scheduler(Protocol):
 
 
 class MakesRuns(Protocol):
-    """A scheduler whose runs are of a class of its own, as where tasks run in other processes."""
+    """A scheduler with its own class of runs, for example if tasks run in other processes."""
 
     def make_run(self, plan: Plan, request: Request) -> Any:
-        """Return a run that has not begun: a `Lifecycle` (lifecycle.py); `start` follows."""
+        """Return a new run, a `Lifecycle` (lifecycle.py); `start` follows."""
 
 
 class Puts(Protocol):
     """A scheduler that keeps the values of `lazyflow.put` where its tasks can get them."""
 
     def put(self, value: Any, task: Any) -> Any:
-        """Take a snapshot of a value now; return what its future holds in its place.
+        """Take a snapshot of a value now; return the object that its future holds instead.
 
-        `task` is the leaf that stands for the value: it has the name and place for messages.
+        `task` is the leaf that stands for the value, with its name and place for messages.
         """
 
 
@@ -244,27 +244,27 @@ class EndsTasks(Protocol):
     """A scheduler that can end a task while it runs: ``future.cancel(force=True)``."""
 
     def end_task(self, run: Any, i: int) -> None:
-        """End task `i` of a run if it is running. Its future was cancelled before; returns soon."""
+        """End task `i` of a run if it is running; return soon. Its future is cancelled already."""
 
 
 class KeepsActors(Protocol):
     """A scheduler on which actors live.
 
     actors_share_memory
-        Arguments reach an actor as the caller has them, so that the caller copies what it may
-        edit later.
+        Whether actors get the caller's own objects as arguments, so that the caller must copy
+        those that it may edit later.
     """
 
     @property
     def actors_share_memory(self) -> bool:
-        """Whether arguments reach actors as the caller has them."""
+        """Whether actors get the caller's own objects as arguments."""
 
     def make_actor(self, spec: Any) -> Any:
         """Start an actor; return its host. See `lazyflow.schedulers.actors.calls`."""
 
 
 class ReportsInfo(Protocol):
-    """A scheduler that says for `lazyflow.schedulers.info` what it holds and does."""
+    """A scheduler that reports its state to `lazyflow.schedulers.info`."""
 
     def info(self) -> dict[str, Any]:
         """Return facts by name, such as its workers and their tasks."""
@@ -274,23 +274,23 @@ class ShutsDown(Protocol):
     """A scheduler with threads, processes or connections that `lazyflow.shutdown` ends."""
 
     def shutdown(self) -> Any:
-        """Cancel queued work, give running tasks a moment, and end what serves them.
+        """Cancel queued work, give running tasks a moment, and end threads and processes.
 
-        The next run starts anew what it needs.
+        The next run starts those that it needs.
         """
 
 
 class Request:
-    """What the caller asked of a run, beside the plan.
+    """The caller's options for a run, beside the plan.
 
     num_workers
         Cap on tasks running at once.
     collect
-        Failed tasks give their exception to what needs them; the run goes on.
+        Users of failed tasks get the exception as value, and the run continues.
     background
-        Nobody waits for it yet; waited-for runs go first.
+        No caller waits for it yet; runs with a waiting caller go first.
     light
-        Its tasks take microseconds, less than handing them to another thread, and wait for nothing.
+        Its tasks take microseconds, less than passing them to another thread, and never wait.
     """
 
     __slots__ = ("background", "check_mutation", "collect", "light", "num_workers", "observers")
@@ -343,8 +343,8 @@ _checked: WeakTable[type, bool] = WeakTable()  # classes of schedulers that pass
 def provides(scheduler: object, protocol: Callable[..., P]) -> TypeGuard[P]:
     """Tell whether a scheduler has the methods of an optional protocol.
 
-    It looks for the first method only, as `checked` has seen that none is missing: `isinstance`
-    with a protocol takes 4 to 9 µs on Python 3.11, as long as a `put`.
+    It looks for the first method only, since `checked` has found that no method is missing:
+    `isinstance` with a protocol takes 4 to 9 µs on Python 3.11, as long as a `put`.
 
     >>> from lazyflow.schedulers.registry import scheduler_named
     >>> provides(scheduler_named("threads"), KeepsActors)

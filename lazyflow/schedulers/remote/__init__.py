@@ -1,10 +1,10 @@
-"""What both sides of any wire share.
+"""Code that both sides of any connection share.
 
 The modules, in reading order:
 
-    calls.py         a task as it travels to a worker and is called there, stubs of tasks that are
-                     kept, and errors of what can't travel
-    environment.py   the caller's context variables, settings and directory, for its tasks, and the
-                     versions of the user's modules that it has
-    large_values.py  large arguments, recognised when they are met again
+    calls.py         a task as it is sent to a worker and called there, stubs of kept tasks, and
+                     errors for objects that can't be sent
+    environment.py   the caller's context variables, settings and directory, for its tasks, and its
+                     versions of the user's modules
+    large_values.py  large arguments, recognised when they are used again
 """

@@ -468,7 +468,7 @@ def test_actors_of_a_pool_end_with_their_handles(processes: str) -> None:
 TO_A_PORT = """
 import pickle
 from lazyflow.schedulers.core.base import hosts_for_workers
-from lazyflow.schedulers.actors.handles import connection
+from lazyflow.schedulers.actors.handles import borrowed
 import lazyflow
 
 class Adder:
@@ -478,7 +478,7 @@ class Adder:
         return self.n
 
 def add(handle, k):
-    connection.HAS_NAMES = False  # as on another machine
+    borrowed.HAS_NAMES = False  # as on another machine
     return pickle.loads(handle).add(k).result()
 
 if __name__ == "__main__":

@@ -9,17 +9,18 @@ handle, a borrower, connects to it, once for all handles of that owner::
                                   socket                          |
                                                             actors by number
 
-Calls go to the owner, which makes them as its own: so there is one order, one place that knows
-which calls have run when the actor dies, and actors of all schedulers can be had everywhere. All
-that calls are given and return passes through the owner; on its way an array is copied twice.
+Calls go to the owner, which makes them as its own. So there is one order, one place that knows
+which calls have run when the actor dies, and every process can use actors of all schedulers. All
+arguments and results of calls pass through the owner, which copies an array twice.
 
-An actor lives while its owner has a handle, or a borrower has told that it holds one: it tells
-before the handle can be used, and takes that back when its last handle is collected; what it held
-is free when its connection ends. While a pickled handle is under way, its sender keeps the actor:
+An actor lives while its owner has a handle, or a borrower has reported that it holds one. The
+borrower reports this before the handle can be used, and withdraws it when its last handle is
+collected; when its connection ends, all its handles are given up. While a pickled handle is on its
+way, its sender keeps the actor:
 
-- arguments of tasks and calls, and values that were put, by the objects that hold the pickle;
-- what a borrower returns as a result, or pickles otherwise, and what `pickle.dumps` makes, for as
-  long as the owner lives or until `lazyflow.shutdown()`: nobody knows how often it will be read.
+- handles in arguments of tasks and calls, and in `put` values, by the objects that hold the pickle;
+- handles that a borrower returns as a result or pickles otherwise, and those of `pickle.dumps`, as
+  long as the owner lives or until `lazyflow.shutdown()`, since they may be read many times.
 
 The modules:
 
