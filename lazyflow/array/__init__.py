@@ -16,10 +16,10 @@ Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `
     overflow on the way may come earlier or later.
 `var`, `std`, `nanvar`, `nanstd`, `cov`, `corrcoef`
     are merged from those of blocks, in double precision at least: within
-    eps * (8 + |mean| / deviation), relatively. Where the square of eps * |mean| overflows, as from
-    1e170 on, equal values may give 0 or inf, as with NumPy. float32 and float16, of elements or as
-    `dtype`, do not overflow on the way, as NumPy's sum does. A `dtype` of whole numbers, or a real
-    one of complex numbers, casts the elements first.
+    ``eps * (8 + |mean| / deviation)``, relatively. Where the square of ``eps * |mean|`` overflows,
+    as from 1e170 on, equal values may give 0 or inf, as with NumPy. float32 and float16, of
+    elements or as `dtype`, do not overflow on the way, as NumPy's sum does. A `dtype` of whole
+    numbers, or a real one of complex numbers, casts the elements first.
 `prod`, `cumsum`, `cumprod` and other scans, `reduce` of `hypot`, `subtract` and `logaddexp`
     of floats: within n * eps, relatively, of n elements; for sums, of the absolute values. Overflow
     on the way may come earlier or later, and 0 times infinity is NaN. Products of complex numbers,
@@ -35,13 +35,14 @@ Zeros of both signs
 Casts of floats to unsigned numbers that they are too large for, NaN to whole numbers
     are undefined in C: they are those of NumPy for contiguous arrays as long as a block, which
     differ from those of other arrays.
-`exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `logaddexp`, `power`, `float_power`,
-`hypot`, `sin`, `cos`, `tan`, `arctan`, `arctan2`, `sinh`, `cosh`, `tanh`
-    of float64 and float32 are vectorised functions of our own, within 1 unit in the last place of
-    the true value, but for `logaddexp` where it is nearly 0; `sinc` is made of `sin`. They have the
-    same bits in any chunks, fused or not, on any scheduler, and on all processors that multiply and
-    add in one step. NumPy's, which may differ by some units and from processor to processor, are
-    used with ``lazyflow.config.set(math="numpy")``, and where no kernel can be compiled.
+Exponentials, logarithms, powers, trigonometric and hyperbolic functions
+    (`exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `logaddexp`, `power`, `float_power`,
+    `hypot`, `sin`, `cos`, `tan`, `arctan`, `arctan2`, `sinh`, `cosh`, `tanh`) of float64 and
+    float32 are vectorised functions of our own, within 1 unit in the last place of the true value,
+    but for `logaddexp` where it is nearly 0; `sinc` is made of `sin`. They have the same bits in
+    any chunks, fused or not, on any scheduler, and on all processors that multiply and add in one
+    step. NumPy's, which may differ by some units and from processor to processor, are used with
+    ``lazyflow.config.set(math="numpy")``, and where no kernel can be compiled.
 Other functions
     differ by some units in the last place where NumPy itself does: on negative or wide strides.
 `arctan2.reduce`, `power.reduce`

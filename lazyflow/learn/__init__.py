@@ -12,17 +12,17 @@
 The names are scikit-learn's, and so are the objectives: the same numbers come out. What is chunked
 is never gathered: a fit reads the chunks where they are, predictions of chunks are lazy chunks.
 
-The way of one ``fit``, in reading order:
+The way of one ``fit``, in reading order::
 
-`data/`        rows as parts, checked, kept where the workers are
-`kernels/`     functions of the rows of one chunk, without graphs
-`solvers/`     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, `minimize`
-`estimators/`  what has scikit-learn's names
-`parallel/`    networks of PyTorch and Keras, trained by actors that have a copy each
-`chunked/`     scaling, splitting and scores of chunked arrays
-`examples/`    small programs on futures and worker states; SAGA as it was written for dask in 2017
-`trees`        arrays in dicts and lists, for `lazyflow.weights`
-`fitted`       the arrays of scikit-learn's estimators, for `lazyflow.weights`
+    data/        rows as parts, checked, kept where the workers are
+    kernels/     functions of the rows of one chunk, without graphs
+    solvers/     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, minimize
+    estimators/  what has scikit-learn's names
+    parallel/    networks of PyTorch and Keras, trained by actors that have a copy each
+    chunked/     scaling, splitting and scores of chunked arrays
+    examples/    small programs on futures and worker states; SAGA as it was written for dask in 2017
+    trees        arrays in dicts and lists, for lazyflow.weights
+    fitted       the arrays of scikit-learn's estimators, for lazyflow.weights
 
 Nothing is imported before it is used. Estimators and `chunked` need scikit-learn:
 ``pip install "lazyflow[learn]"``.

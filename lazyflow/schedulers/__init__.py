@@ -1,6 +1,6 @@
 """What runs plans. `core.base` is the page to read to add a scheduler.
 
-The modules, in reading order:
+The modules, in reading order::
 
     core/         what every scheduler stands on: the protocol, runs, slots, futures, errors
     sync.py       runs tasks in the caller's thread, one after the other

@@ -1,6 +1,6 @@
 """The contract that a scheduler or a collection has to pass, and helpers for tests.
 
-The modules, in reading order:
+The modules, in reading order::
 
     contract.py     the suite to inherit, made of the parts below
     base.py         what the parts share: how they compute, and flags for what can't be done

@@ -14,18 +14,20 @@ each report a *pruner* says whether it goes on. What is called by other names in
 sampler is the tuner or the search algorithm, the pruner the assessor or the trial scheduler, the
 search the experiment.
 
-`search`     `run` and `resume`: the loop
-`space`      domains of parameters
-`sampling`   what the next trial tries
-`stopping`   which trials go on
-`reporting`  what the function of a trial calls
-`runners`    where it runs, and as many as there may be at once
-`trial`      what is known of a trial; `storage`: the same in a folder
-`result`     what a search has found, and pictures of it
-`callbacks`  hooks, TensorBoard, and the table that shows how it is doing
+The modules::
 
-`model_selection`  `GridSearchCV` and its like, with scikit-learn's names: what they hand to workers
-`shared_steps`     their fits as one graph, with what candidates have in common
+    search     run and resume: the loop
+    space      domains of parameters
+    sampling   what the next trial tries
+    stopping   which trials go on
+    reporting  what the function of a trial calls
+    runners    where it runs, and as many as there may be at once
+    trial      what is known of a trial; storage: the same in a folder
+    result     what a search has found, and pictures of it
+    callbacks  hooks, TensorBoard, and the table that shows how it is doing
+
+    model_selection  GridSearchCV and its like, with scikit-learn's names: what they hand to workers
+    shared_steps     their fits as one graph, with what candidates have in common
 
 Samplers that learn, and the table in a terminal: ``pip install "lazyflow[tune]"``.
 """

@@ -48,7 +48,7 @@ never runs a call twice, and results above 16 KiB stay in the cluster. Different
   that had ended with a large result or checkpoint that was still on its way.
 - What a method prints goes where the engine sends it.
 
-The modules:
+The modules::
 
     calls.py           what an actor is made of, what a call of it is, and circles of waiting calls
     call_executors.py  where calls run: in the caller's thread, in threads, in an event loop

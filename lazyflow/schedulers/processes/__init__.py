@@ -39,7 +39,7 @@ surroundings: environment variables, the recursion limit, settings of logging an
 What both sides share with other wires is in ``schedulers/remote/``: calls, the caller's
 environment, and versions of the user's modules.
 
-decisions/, what is decided, without clock, process or socket:
+decisions/, what is decided, without clock, process or socket::
 
     nodes.py       what is known of tasks, jobs, workers, flights and functions; instructions
     pool_state.py  the state of the pool: queues of ready tasks, counts of what needs a value, and
@@ -47,7 +47,7 @@ decisions/, what is decided, without clock, process or socket:
     assignment.py  the next task for a worker, and how many go there together
     events.py      what happens: answers, values, jobs that begin and end, workers that die
 
-parent/, the way of one call first:
+parent/, the way of one call first::
 
     remote_run.py     a run as the rest of the library sees it, and the job made of its plan
     driver.py         the thread that connects decisions, workers and runs
@@ -58,7 +58,7 @@ parent/, the way of one call first:
                       number, and values that stay in the pool
     actor_port.py     the end of actors here, and their processes
 
-worker/:
+worker/::
 
     main.py          the main thread from its start to its end, and the one that answers meanwhile
     process.py       what all worker processes have: sockets, the user's modules, log records
