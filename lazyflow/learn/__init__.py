@@ -20,7 +20,7 @@ The way of one ``fit``, in reading order::
     estimators/  what has scikit-learn's names
     parallel/    networks of PyTorch and Keras, trained by actors that have a copy each
     chunked/     scaling, splitting and scores of chunked arrays
-    examples/    small programs on futures and worker states; SAGA as it was written for dask in 2017
+    examples/    small programs on futures and worker states; SAGA as written for dask in 2017
     trees        arrays in dicts and lists, for lazyflow.weights
     fitted       the arrays of scikit-learn's estimators, for lazyflow.weights
 
