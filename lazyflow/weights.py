@@ -12,7 +12,7 @@ model              methods                               weights
 Keras              ``get_weights``, ``set_weights``      list of arrays
 PyTorch            ``state_dict``, ``load_state_dict``   dict of arrays, buffers included; of an
                                                          optimiser its state: "0.exp_avg"
-scikit-learn       ``fit``, ``get_params``               dict of fitted arrays: coef_, ...
+scikit-learn       ``fit``, ``get_params``               dict of fitted arrays: ``coef_``
 TensorFlow         ``variables`` with ``assign``         list of arrays; Keras's optimisers, too
 dict or list       of arrays, to any depth               the same, copied
 =================  ====================================  =======================================

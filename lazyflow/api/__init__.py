@@ -15,7 +15,7 @@ copy; a warning names a large argument that every compute sends again.
 
 A wait that is interrupted or times out cancels only work that the waiting call itself started.
 
-The modules; each imports only those above it, and a test checks this:
+The modules; each imports only those above it, and a test checks this::
 
     graph_pickle     lazy values as bytes
     evaluate         `compute`, `persist`, `optimize`, `is_lazy`: their arguments and keywords, and

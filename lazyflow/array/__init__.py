@@ -16,7 +16,7 @@ Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `
     intermediate overflow may come earlier or later.
 `var`, `std`, `nanvar`, `nanstd`, `cov`, `corrcoef`
     are merged from those of blocks, in double precision at least: within a relative
-    eps * (8 + |mean| / deviation). If the square of eps * |mean| overflows, as from
+    ``eps * (8 + |mean| / deviation)``. If the square of ``eps * |mean|`` overflows, as from
     1e170 on, equal values may give 0 or inf, as with NumPy. float32 and float16, as elements or as
     `dtype`, have no intermediate overflow; NumPy's sum does. An integer `dtype`, or a real `dtype`
     for complex elements, casts the elements first.
@@ -36,10 +36,11 @@ Zeros of both signs
 Casts of floats to unsigned integers that can't hold them, and of NaN to integers
     are undefined in C: the results are NumPy's for contiguous arrays of a block's length, and
     NumPy's for other arrays differ.
-`exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `logaddexp`, `power`, `float_power`,
-`hypot`, `sin`, `cos`, `tan`, `arctan`, `arctan2`, `sinh`, `cosh`, `tanh`
-    of float64 and float32 are lazyflow's own vectorised functions, within 1 unit in the last place
-    of the true value, except `logaddexp` where its value is nearly 0; `sinc` is built on `sin`.
+Exponentials, logarithms, powers, trigonometric and hyperbolic functions
+    (`exp`, `exp2`, `expm1`, `log`, `log2`, `log10`, `log1p`, `logaddexp`, `power`, `float_power`,
+    `hypot`, `sin`, `cos`, `tan`, `arctan`, `arctan2`, `sinh`, `cosh`, `tanh`) of float64 and
+    float32 are lazyflow's own vectorised functions, within 1 unit in the last place of the true
+    value, except `logaddexp` where its value is nearly 0; `sinc` is built on `sin`.
     They have the same bits in any chunks, fused or not, on any scheduler, and on all processors
     that multiply and add in one step. ``lazyflow.config.set(math="numpy")`` selects NumPy's, which
     may differ by some units and between processors; they are also used where no kernel can be

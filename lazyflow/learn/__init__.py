@@ -12,17 +12,17 @@
 Names, objectives and results are scikit-learn's. Chunked data is never gathered: a fit reads the
 chunks where they are, and predictions for chunks are lazy chunks.
 
-The path of one ``fit``, in reading order:
+The path of one ``fit``, in reading order::
 
-`data/`        rows in parts, checked, kept on the workers
-`kernels/`     functions of the rows of one chunk, without graphs
-`solvers/`     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, `minimize`
-`estimators/`  estimators with scikit-learn's names
-`parallel/`    networks of PyTorch and Keras, trained in actors that hold one copy each
-`chunked/`     scaling, splitting and scores of chunked arrays
-`examples/`    small programs on futures and worker states; SAGA as it was written for dask in 2017
-`trees`        arrays in dicts and lists, for `lazyflow.weights`
-`fitted`       the arrays of scikit-learn's estimators, for `lazyflow.weights`
+    data/        rows in parts, checked, kept on the workers
+    kernels/     functions of the rows of one chunk, without graphs
+    solvers/     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, minimize
+    estimators/  estimators with scikit-learn's names
+    parallel/    networks of PyTorch and Keras, trained in actors that hold one copy each
+    chunked/     scaling, splitting and scores of chunked arrays
+    examples/    small programs on futures and worker states; SAGA as it was written for dask in 2017
+    trees        arrays in dicts and lists, for lazyflow.weights
+    fitted       the arrays of scikit-learn's estimators, for lazyflow.weights
 
 Modules are imported on first use. Estimators and `chunked` need scikit-learn:
 ``pip install "lazyflow[learn]"``.

@@ -1,6 +1,6 @@
 """Schedulers, which run plans. Read `core.base` to add one.
 
-The modules, in reading order:
+The modules, in reading order::
 
     core/         shared by all schedulers: the protocol, runs, slots, futures, errors
     sync.py       runs tasks in the caller's thread, one after the other

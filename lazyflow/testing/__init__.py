@@ -1,6 +1,6 @@
 """The contract that a scheduler or a collection must pass, and helpers for tests.
 
-The modules, in reading order:
+The modules, in reading order::
 
     contract.py     the suite to inherit, made of the parts below
     base.py         code shared by the parts: how they compute, and flags for missing abilities

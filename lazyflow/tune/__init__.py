@@ -14,18 +14,20 @@ each report a *pruner* decides whether the trial continues. Ray and NNI use othe
 sampler is the tuner or the search algorithm, the pruner the assessor or the trial scheduler, the
 search the experiment.
 
-`search`     `run` and `resume`: the loop
-`space`      domains of parameters
-`sampling`   choice of the next configuration
-`stopping`   decides which trials continue
-`reporting`  functions that a trial's function calls
-`runners`    where trials run, and how many at once
-`trial`      the record of a trial; `storage`: the same in a folder
-`result`     results of a search, and pictures of them
-`callbacks`  hooks, TensorBoard, and the table of progress
+The modules::
 
-`model_selection`  `GridSearchCV` and its relatives, with scikit-learn's names
-`shared_steps`     their fits as one graph, in which candidates share steps
+    search     run and resume: the loop
+    space      domains of parameters
+    sampling   choice of the next configuration
+    stopping   decides which trials continue
+    reporting  functions that a trial's function calls
+    runners    where trials run, and how many at once
+    trial      the record of a trial; storage: the same in a folder
+    result     results of a search, and pictures of them
+    callbacks  hooks, TensorBoard, and the table of progress
+
+    model_selection  GridSearchCV and its relatives, with scikit-learn's names
+    shared_steps     their fits as one graph, in which candidates share steps
 
 Samplers that learn, and the table in a terminal, need ``pip install "lazyflow[tune]"``.
 """

@@ -49,7 +49,7 @@ itself does restarts and checkpoints there, so that the engine never runs a call
   that had ended with a large result or checkpoint still on its way.
 - Output of methods goes where the engine sends it.
 
-The modules:
+The modules::
 
     calls.py           the recipe of an actor, its calls, and circles of waiting calls
     call_executors.py  where calls run: in the caller's thread, in threads, in an event loop

@@ -65,7 +65,7 @@ port can run code: on shared networks, give the client
 require_encryption=True)``, and Ray its ``RAY_USE_TLS``. Tested are clusters on one machine, with
 TLS, and with workers and schedulers really killed; SLURM, Kubernetes and several machines are not.
 
-The modules:
+The modules::
 
     scheduler.py    the part of a scheduler that is the same for every engine
     engine.py       the base class of engines: their thread, and what they learn about functions

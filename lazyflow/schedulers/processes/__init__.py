@@ -39,7 +39,7 @@ from the caller: environment variables, the recursion limit, logging and warning
 other schedulers is in ``schedulers/remote/``: calls, the caller's environment, and versions of the
 user's modules.
 
-decisions/, the decisions, without clock, process or socket:
+decisions/, the decisions, without clock, process or socket::
 
     nodes.py       records of tasks, jobs, workers, flights and functions; instructions
     pool_state.py  the state of the pool: queues of ready tasks, counts of a value's users, and
@@ -47,7 +47,7 @@ decisions/, the decisions, without clock, process or socket:
     assignment.py  the next task for a worker, and how many go there together
     events.py      reactions to answers, values, jobs that begin and end, workers that die
 
-parent/, in the order of one call:
+parent/, in the order of one call::
 
     remote_run.py     a run as the rest of the library sees it, and the job made of its plan
     driver.py         the thread that connects decisions, workers and runs
@@ -58,7 +58,7 @@ parent/, in the order of one call:
                       number, and values that stay in the pool
     actor_port.py     this side of actors, and their processes
 
-worker/:
+worker/::
 
     main.py          the main thread from start to end, and the thread that answers meanwhile
     process.py       common to all worker processes: sockets, the user's modules, log records
