@@ -20,7 +20,7 @@ The path of one ``fit``, in reading order::
     estimators/  estimators with scikit-learn's names
     parallel/    networks of PyTorch and Keras, trained in actors that hold one copy each
     chunked/     scaling, splitting and scores of chunked arrays
-    examples/    small programs on futures and worker states; SAGA as it was written for dask in 2017
+    examples/    small programs on futures and worker states; SAGA as written for dask in 2017
     trees        arrays in dicts and lists, for lazyflow.weights
     fitted       the arrays of scikit-learn's estimators, for lazyflow.weights
 
