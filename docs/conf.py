@@ -69,8 +69,7 @@ def _skip_of_sklearn(
     app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any
 ) -> bool | None:
     """Leave out what estimators inherit of scikit-learn: its text links to pages of its own."""
-    found = getattr(obj, "fget", None) or inspect.unwrap(obj) if callable(obj) else obj
-    module = getattr(getattr(found, "fget", found), "__module__", None) or ""
+    module = getattr(getattr(obj, "fget", obj), "__module__", None) or ""
     return True if module.partition(".")[0] == "sklearn" else None
 
 
