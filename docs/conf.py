@@ -69,8 +69,7 @@ def _skip_of_sklearn(
     app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any
 ) -> bool | None:
     """Leave out what estimators inherit of scikit-learn: its text links to pages of its own."""
-    found = getattr(obj, "fget", None) or inspect.unwrap(obj) if callable(obj) else obj
-    module = getattr(getattr(found, "fget", found), "__module__", None) or ""
+    module = getattr(getattr(obj, "fget", obj), "__module__", None) or ""
     return True if module.partition(".")[0] == "sklearn" else None
 
 
@@ -82,7 +81,7 @@ def _share_sidebar(
 ) -> None:
     """Make the sidebar of the pages of single functions once, and without these pages.
 
-    Each page would make a list of all of them: with it the build takes five times as long.
+    Each page would make a list of all of them: with it the build takes several times as long.
     """
     toctree: Callable[..., str] | None = context.get("toctree")
     if toctree is None:
@@ -125,7 +124,9 @@ def _check_all_are_there(app: Sphinx, env: Any) -> None:
 def _is_described(module: Any, name: str, described: Any) -> bool:
     found = getattr(module, name)
     own = f"{getattr(found, '__module__', '')}.{getattr(found, '__qualname__', '')}"
-    places = {f"{module.__name__}.{name}", f"lazyflow.{name}", own}
+    places = {f"{module.__name__}.{name}", own}
+    if getattr(lazyflow, name, None) is found:
+        places.add(f"lazyflow.{name}")
     return inspect.ismodule(found) or not places.isdisjoint(described)
 
 

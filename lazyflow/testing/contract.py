@@ -1,5 +1,7 @@
 """The suite that every scheduler must pass; inherit it in a test file and name the scheduler.
 
+::
+
     from lazyflow.testing.contract import SchedulerContract
 
     class TestMine(SchedulerContract):
