@@ -76,8 +76,9 @@ Results without axes
 #   chunks, kernels/    sizes of chunks; programs of steps over blocks, by NumPy or generated code
 #   nodes/              expressions, their kinds, and the tasks that each makes
 #   passes/             cheaper equals of expressions
-#   evaluation/         from wanted expressions to results
-#   core, dispatch      Array, and how it finds functions
+#   evaluation          from wanted expressions to results
+#   core, dispatch      Array, and how it finds functions; aliases, as_objects, foreign, missing and
+#                       numba_type: what else NumPy, Numba and dask ask of it
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
 #   random/             random arrays

@@ -1,4 +1,6 @@
-"""dask's collections among arguments: each becomes one task, in which dask computes it once.
+"""Lazy objects of dask, and futures of engines, among arguments.
+
+A collection of dask becomes one task, in which dask computes it once.
 
 dask runs the tasks of the collection, with its own scheduler and configuration; in other
 processes than the one where the collection was made they run one after the other.
@@ -50,6 +52,8 @@ def engine_task(theirs: Any) -> Delayed:
         scheduler.adopt(theirs, inner, task)
     return task
 
+
+# -- collections of dask ------------------------------------------------------------------
 
 #: By the id of the collection, which its task holds: a collection that is passed again is
 #: computed once.

@@ -1,4 +1,4 @@
-"""Callbacks of a search: five hooks, and TensorBoard through them."""
+"""Callbacks of a search: five hooks, TensorBoard through them, and the display of its progress."""
 
 from __future__ import annotations
 

@@ -116,6 +116,8 @@ _KINDS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# -- what a search has found --------------------------------------------------------------
+
 _ROWS = 20  # of the table in a notebook
 
 

@@ -85,6 +85,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Term = tuple[Expr, Labels]
 
 
+# -- einsum -------------------------------------------------------------------------------
+
+
 def einsum(
     *operands: Any, out: Array | None = None, dtype: DTypeLike | None = None, order: str = "K",
     casting: Casting = "safe", optimize: Any = False

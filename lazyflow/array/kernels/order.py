@@ -236,7 +236,7 @@ def merge_reduced(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarr
 #
 # Counts, means and sums of squared distances to the mean, in the one order of reductions.
 #
-# In each block (order.py) the mean comes first, then, the block being in the cache still, the
+# In each block the mean comes first, then, the block being in the cache still, the
 # squares of the distances to it. Means are merged sixteen at once by the formula of Chan, Golub and
 # LeVeque (1979) for many parts.
 

@@ -244,6 +244,9 @@ def _placed(program: Program, blocks: Sequence[Any]) -> tuple[PlanKernels, list[
     return kernels, arrays
 
 
+# -- the run ------------------------------------------------------------------------------
+
+
 def run_program(
     program: Program,
     blocks: Sequence[np.ndarray | np.generic | DrawnBlock],

@@ -64,6 +64,9 @@ Loop = tuple[np.dtype[Any], ...]
 _NAMED = TileFunction | ScanOperation
 
 
+# -- elementwise nodes --------------------------------------------------------------------
+
+
 class Elementwise(Expr):
     """One operation on nodes that broadcast against each other.
 

@@ -201,6 +201,9 @@ class GroupProgram:
         return Fused(inputs, program, tuple(self.consts), dtype, chunks, label, why, last)
 
 
+# -- groups of operations -----------------------------------------------------------------
+
+
 CHEAP = 4  #: Steps that are repeated rather than kept.
 
 #: Operations that cost about as much as reading their operands.

@@ -396,6 +396,8 @@ def _recipe_of_view(passed: set[Expr], node: Expr, selection: Seen) -> Recipe:
     return [(node, None)], lambda found: view(found[0], selection)
 
 
+# -- the list of passes -------------------------------------------------------------------
+
 Nodes = Sequence[Expr]
 
 

@@ -87,6 +87,9 @@ def _trials(x: Array, p: Any) -> Any:
     return np.clip(found, 1, 2.0**63 - 1024).astype(np.int64)
 
 
+# -- the distributions --------------------------------------------------------------------
+
+
 class Discrete(Positive):
     """Distributions of whole numbers, as of ``np.random.Generator``."""
 

@@ -11,4 +11,4 @@ Data in memory goes to scikit-learn, which must be installed. Nothing is importe
 program loads only the modules that it uses.
 """
 
-__all__ = ["losses", "metrics", "moments", "rows", "scaling", "splitting"]
+__all__ = ["metrics", "moments", "rows", "scaling", "splitting"]

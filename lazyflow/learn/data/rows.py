@@ -266,7 +266,7 @@ def checked(
         check_finite(X, place)  # or sums are too large
     check_dense(y, "y", f": y of {place}")
     y = np.asarray(y)
-    if y.shape[:1] != X.shape[:1] != X.shape[0]:
+    if y.shape[:1] != X.shape[:1]:
         length = len(y) if y.ndim else "one number"
         raise ValueError(f"{place} has {X.shape[0]} rows of X and {length} of y")
     encoded = targets.encoded(y, place)

@@ -263,7 +263,7 @@ def _take_dense_steps(
         _take_step(theta, average, space.change, mean, sizes)
 
 
-# -- sparse_steps -------------------------------------------------------------------------
+# -- sparse rows --------------------------------------------------------------------------
 #
 # Steps of SAGA through rows of sparse chunks: a step touches only the features that a row has.
 #
@@ -320,7 +320,7 @@ def sparse_steps(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Take a step for each row of blocks; return (theta, table, average), new arrays.
 
-    As `lazyflow.learn.kernels.steps.dense_steps`, with X in CSR format; `rarity` (d,) is the
+    As `dense_steps`, with X in CSR format; `rarity` (d,) is the
     number of rows divided by the number of those that have each feature.
 
     Examples

@@ -281,6 +281,9 @@ def _added(sums: _Sums | None, others: _Sums | None) -> _Sums | None:
     return sums[0] + others[0], gradient, sums[2] + others[2]
 
 
+# -- the actors ---------------------------------------------------------------------------
+
+
 class DataParallel:
     """Trains copies of a network in actors, each on its part of every batch.
 

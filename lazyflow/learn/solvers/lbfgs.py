@@ -4,7 +4,7 @@ From top to bottom: a function of one chunk (`lazyflow.learn.kernels.sums.loss_s
 tasks over all chunks (`Problem.value_and_gradient`), and the loop of SciPy that runs this graph
 again and again.
 
-SciPy sees the coordinates of `lazyflow.learn.solvers.lbfgs`.
+SciPy sees the coordinates that the first part of this module makes.
 """
 
 from __future__ import annotations
@@ -125,6 +125,9 @@ class _Near(NamedTuple):
     theta: np.ndarray
     value: float
     gradient: np.ndarray
+
+
+# -- the solver ---------------------------------------------------------------------------
 
 
 def lbfgs(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:

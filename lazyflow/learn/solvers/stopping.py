@@ -74,7 +74,7 @@ def newton_step(problem: Problem, hessian: np.ndarray, gradient: np.ndarray) -> 
     chosen = np.ones((K, p), bool)
     if not problem.free:
         chosen[:, -1] = False
-    if K > 1 and problem.loss.kind == problem.loss.kind.SOFTMAX:
+    if K > 1 and problem.loss.kind == LossKind.SOFTMAX:
         hessian = _without_common_shift(problem, hessian)
     matrix = hessian.reshape(K * p, K * p)[np.ix_(chosen.ravel(), chosen.ravel())]
     out = np.zeros((K, p))

@@ -1,4 +1,4 @@
-"""Functions that give arrays another shape: reshape, squeeze, transpose, broadcast, ..."""
+"""Functions that give arrays another shape (reshape, ravel, broadcast_to), and shapes themselves."""
 
 from __future__ import annotations
 

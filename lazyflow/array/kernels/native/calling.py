@@ -147,6 +147,9 @@ _ASKED = sum(_FLAGS)
 Maker = Callable[[], np.ndarray]
 
 
+# -- calls of kernels ---------------------------------------------------------------------
+
+
 class PassCall:
     """The call of a kernel for a pass over blocks of one layout.
 

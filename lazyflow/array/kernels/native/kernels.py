@@ -243,6 +243,9 @@ class Decision(NamedTuple):
         return None if self.why_whole or self.prepared is None else self.prepared.kernel
 
 
+# -- kernels of a plan, and whether they are used -----------------------------------------
+
+
 class PlanKernels:
     """The kernels of the passes of a plan, found when they are first asked for."""
 

@@ -130,6 +130,9 @@ class Tile(NamedTuple):
         return {n: rows.row(b, number) for n, rows in self.rows.items()}
 
 
+# -- reductions in registers --------------------------------------------------------------
+
+
 def start(b: Body, kind: str, dtype: DType) -> str:
     """Return the neutral element."""
     return written(b, identity(kind, dtype), dtype)
