@@ -216,6 +216,19 @@ def test_functions_of_arrays_import_those_that_stand_above_them():
     assert found == []
 
 
+def test_the_maps_of_packages_name_every_module():
+    """A package's own text, or that of the package around it, names what a reader finds there."""
+    missing = []
+    for module, path in MODULES.items():
+        if path.name in ("__init__.py", "__main__.py"):
+            continue
+        folders = [path.parent, path.parent.parent]
+        maps = [(f / "__init__.py").read_text() for f in folders if (f / "__init__.py").exists()]
+        if not any(re.search(rf"\b{path.stem}\b", text) for text in maps):
+            missing.append(module)
+    assert missing == []
+
+
 def test_functions_of_arrays_take_each_other_as_plain_names():
     """The table of names is for methods of arrays and NumPy's dispatch."""
     by_name = re.compile(r"\bfunctions\[")

@@ -1,4 +1,4 @@
-"""`delayed`: makes a function lazy, so that a call makes a task instead of running it."""
+"""`delayed`: makes a function lazy, so that a call makes a task; `tree_reduce` joins values."""
 
 from __future__ import annotations
 

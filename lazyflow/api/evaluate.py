@@ -292,6 +292,8 @@ def _subject(scheduler: Scheduler) -> str:
     return f"the {scheduler.name!r} scheduler"
 
 
+# -- runs of plans ------------------------------------------------------------------------
+
 #: Observers in force where the code runs: see `lazyflow.diagnostics`.
 observers: ContextVar[tuple[Any, ...]] = ContextVar("lazyflow_observers", default=())
 
@@ -520,6 +522,9 @@ def _with_failed_inputs(future: TaskFuture) -> list[tuple[TaskFuture, Task, Any]
         plan = make_plan([task])
         stack += [t._args[0] for t in map(plan.tasks.__getitem__, plan.leaves) if t._func is HELD]
     return found
+
+
+# -- compute, persist, optimize -----------------------------------------------------------
 
 
 def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:

@@ -1,4 +1,4 @@
-"""Waiting for futures and persisted values: `wait`, `gather`, and ``await x``."""
+"""Waiting for futures and persisted values: `wait`, `gather`, `as_completed`, and ``await x``."""
 
 from __future__ import annotations
 

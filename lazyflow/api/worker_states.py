@@ -303,6 +303,8 @@ class StateUse(task_resources.Use):
         self.state = self.cell = None  # contexts keep this object
 
 
+# -- worker states ------------------------------------------------------------------------
+
 T = TypeVar("T")
 
 _SCOPES = ("process", "thread")

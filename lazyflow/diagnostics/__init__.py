@@ -3,9 +3,9 @@
 The modules::
 
     progress    ProgressBar
-    visualize   the graph of lazy values as a picture: boxes of its vertices, their coloring,
-                  grouped if there are many, their places by layout, svg text, and files by
-                  drawing
+    boxes       the vertices of a graph as plain data
+    svg         their places, and the picture as text
+    visualize   the graph of lazy values as a picture: colored, grouped if there are many, as files
     array_html  a chunked array in a notebook
     profiling/  profile: records what runs where and when, as a table, a timeline and advice
     dashboard/  the same, live

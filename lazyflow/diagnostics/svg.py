@@ -1,6 +1,6 @@
 """Pictures of task graphs as SVG text, up to 500 nodes.
 
-`layout` computes the places of the boxes. The same nodes give the same bytes; every text is
+Its first part computes the places of the boxes. The same nodes give the same bytes; every text is
 escaped, and the SVG has no script, no style sheet and no ids, so that many pictures can stand in
 one notebook page.
 """
@@ -344,6 +344,8 @@ def _spread(
             across[row[place]] = total / weight + offsets[place]
         index += size
 
+
+# -- the picture --------------------------------------------------------------------------
 
 MAX_TASKS = 500
 

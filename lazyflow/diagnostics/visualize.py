@@ -219,8 +219,6 @@ def _box_of_several(nodes: list[Vertex], inputs: tuple[int, ...]) -> Vertex:
 
 
 # -- pictures of task graphs: as SVG of our own, or by graphviz ---------------------------
-#
-# It reads plain data and knows nothing of tasks.
 
 
 FORMATS = ("svg", "png", "pdf")

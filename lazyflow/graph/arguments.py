@@ -106,6 +106,8 @@ def _items(below: Any, x: Any) -> list[Any]:
     return list(below.__iter__(x))
 
 
+# -- binders ------------------------------------------------------------------------------
+
 Holes = list[tuple[int, int]] | range
 
 #: Makes a container of its items and of what else has to be known.
@@ -316,6 +318,7 @@ def copied_to_depth(items: list[Any], extra: Any) -> Any:
 
 _ROWS = frozenset({TUPLE, NAMEDTUPLE})
 
+
 def deeply_copied(items: list[Any], extra: Any) -> Any:
     """Return a deep copy of the only item, or the item where it can't be copied."""
     try:
@@ -356,6 +359,3 @@ def take_apart(kind: int, x: Any) -> tuple[list[Any], Make, Any]:
     names = [field.name for field in fields(x) if hasattr(x, field.name)]
     return [getattr(x, name) for name in names], _dataclass, (x, names)
 
-
-# Pickles of earlier versions have these names.
-_same, _copied, _deeply_copied, _frame_copied = same, copied, deeply_copied, frame_copied

@@ -205,6 +205,8 @@ def streamed(items: list[Any], extra: Any) -> Any:
     return iter(items[0])
 
 
+# -- the search for inputs ----------------------------------------------------------------
+
 #: Kinds that are looked at without ``traverse``, too.
 _NOT_SEARCHED = frozenset({LAZY, COLLECTION, ARRAY, FRAME, FOREIGN})
 

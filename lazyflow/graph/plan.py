@@ -3,7 +3,7 @@
 `in_order` walks from the wanted tasks to the leaves without recursion and numbers each task in
 the order in which one worker would run them: depth first, the higher input first, so that few
 values are alive at once. What is not reached is not in the plan: unneeded tasks are culled by
-that. The passes of `lazyflow.graph.plan`, where `make_plan` is, merge and fuse the rest.
+that. The passes, which `make_plan` runs, merge and fuse the rest.
 
 A plan never changes once it is made, and it holds no state of any run: several threads may run
 one plan at once, and a trace runs one again and again.

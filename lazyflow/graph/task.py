@@ -21,7 +21,7 @@ Place = tuple[str, int, str]  # file, line, qualified name of the function
 
 
 class Task:
-    """One call to run; made by ``building.new_task``, or field by field on the hottest path.
+    """One call to run; made by ``binding.new_task``, or field by field on the hottest path.
 
     All fields are private, since public names belong to the user's value:
 

@@ -1,1 +1,1 @@
-"""Other libraries' lazy objects."""
+"""Other libraries' lazy objects: `dask` has those of dask, and futures of engines."""

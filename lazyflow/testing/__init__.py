@@ -7,6 +7,7 @@ The modules, in reading order::
     results.py      results are right, whatever the shape of the graph
     failures.py     errors keep their type, and end nothing but their task
     values.py       no task can change a value that another one sees
+    sharing.py      what tasks share of arrays and containers
     background.py   tasks that `persist` started
     tasks.py        the tasks of the contract, which workers import
     signals.py      how a test and its tasks wait for each other, in any thread or process

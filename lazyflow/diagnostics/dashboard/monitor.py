@@ -122,6 +122,9 @@ _OTHERS = "other functions"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
+# -- the monitor --------------------------------------------------------------------------
+
+
 class _Call(NamedTuple):
     """A call of a task, as the page draws it; times by the clock of the monitor."""
 

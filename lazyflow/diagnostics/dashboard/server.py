@@ -92,6 +92,9 @@ _FILES = {
 }
 
 
+# -- the server ---------------------------------------------------------------------------
+
+
 class Server:
     """Serves one monitor on a free port of loopback until it is closed.
 

@@ -163,6 +163,9 @@ _SEEN = {"sync", "threads", "processes", "distributed", "ray"}
 _SEEN_ACTORS = {"sync", "threads"}
 
 
+# -- flame --------------------------------------------------------------------------------
+
+
 class Flame:
     """The hottest lines of the tasks, over all workers: see `Profile.flame`.
 

@@ -174,6 +174,9 @@ _MOST = 100_000  # values of graphs that are remembered
 Line = tuple[Any, int]
 
 
+# -- the facts of a run's graph -----------------------------------------------------------
+
+
 class LargeArgument(NamedTuple):
     """A large array among the arguments of tasks that run in other processes.
 

@@ -115,6 +115,9 @@ class Looks:
         self.meter.read()
 
 
+# -- the recorder -------------------------------------------------------------------------
+
+
 class Profile(ProgramObserver):
     """A recording of a ``with`` block: see `profile`.
 

@@ -1,6 +1,6 @@
 """An interactive picture of what ran, by Bokeh: a lane for each worker, and one for the caller.
 
-`bars` computes what is drawn.
+Its first part computes what is drawn.
 """
 
 from __future__ import annotations
@@ -213,6 +213,9 @@ _TOOLTIPS = [
 ]
 
 _USAGE_TOOLTIPS = [("memory", "@memory"), ("CPU", "@cpu")]
+
+
+# -- the page -----------------------------------------------------------------------------
 
 
 def timeline(

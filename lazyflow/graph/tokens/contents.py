@@ -1,11 +1,11 @@
-"""What Python's own objects consist of, for `lazyflow.graph.tokens.tokenize`.
+"""The parts that an object consists of, for `lazyflow.graph.tokens.tokenize`.
 
 `contents` says it for any object, by the first rule that fits:
 
-1. atoms and builtin containers, of exactly these types, by value (`containers`);
+1. atoms and builtin containers, of exactly these types, by value;
 2. ``__lazyflow_tokenize__()``, else ``__dask_tokenize__()``, with the object's class;
-3. functions and classes (`code_contents`), enum members, bound methods, modules;
-4. NumPy, SciPy, pandas, Numba (`library_contents`);
+3. functions and classes, enum members, bound methods, modules;
+4. NumPy, SciPy, pandas, Numba;
 5. what ``copyreg`` or ``__reduce_ex__(4)`` returns.
 
 All look-ups go through ``type(obj)``, so that ``__getattr__``, ``__eq__``, ``__len__`` and
@@ -565,6 +565,8 @@ LIBRARIES: dict[str, Callable[[Any, type], bytes | MerkleNode | None]] = {
     "numba": _numba,
 }
 
+
+# -- contents of any object ---------------------------------------------------------------
 
 _DASK = "__dask_tokenize__"  # those of xarray import dask, which need not be there
 _HOOKS = ("__lazyflow_tokenize__", _DASK)

@@ -253,6 +253,8 @@ class CallTimer:
         return self._start, time(), cpu
 
 
+# -- calls --------------------------------------------------------------------------------
+
 T = TypeVar("T")
 
 MISSING: Any = object()  #: stands for an input value that has not arrived

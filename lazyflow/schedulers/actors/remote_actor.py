@@ -117,6 +117,8 @@ class InputGatherer:
             item.error = self._port.unsendable(item.task, "value", broken)
 
 
+# -- the actor ----------------------------------------------------------------------------
+
 AHEAD = 64  # calls that are sent before the first of them is answered
 
 

@@ -144,6 +144,9 @@ class TaskGroup:
             put.handle = None
 
 
+# -- the queue of groups ------------------------------------------------------------------
+
+
 class Submission(NamedTuple):
     """A group with all that its submission needs.
 

@@ -101,6 +101,8 @@ class Suspects:
 
 
 _TRIES = 10  # of a group whose inputs were lost
+# -- runs ---------------------------------------------------------------------------------
+
 _names = count(1)
 
 

@@ -151,6 +151,8 @@ def tell_observers(run: Any, events: Iterable[tuple[Any, ...]], sizes: Mapping[i
 
 
 _FUNCTIONS = 1000  # that a worker caches
+# -- groups of tasks ----------------------------------------------------------------------
+
 _SHORT = 1 << 10  # bytes of a wanted result that goes with the report
 
 #: Options of the request: indices into the flags that come with a group.

@@ -1,5 +1,7 @@
 """The part of a run that is the same wherever its tasks run: it begins once and ends once.
 
+Its observers, and how they are told, stand first.
+
 A run ends when its last result is there, when a task fails, when it is cancelled, or when no
 result is wanted any more. The thread that pops `_closing` ends it, so it ends once. How tasks
 run is for subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/) and
@@ -198,6 +200,9 @@ _broken: WeakTable[Any, list[None]] = WeakTable()
 _broken_for_good: dict[int, tuple[Any, list[None]]] = {}
 
 _nowhere = deque[Any](maxlen=0).append  # times that come before somebody keeps them
+
+
+# -- observers of a run -------------------------------------------------------------------
 
 
 class RunObservers:
@@ -444,6 +449,8 @@ def _tell_observers(seconds: float) -> None:
     if worker is not None and worker.run is not None and worker.task >= 0:
         worker.run.observers.task_compiled(worker.run, worker.task, seconds)
 
+
+# -- the life of a run --------------------------------------------------------------------
 
 #: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
 scheduler_here: contextvars.ContextVar[Any] = contextvars.ContextVar(

@@ -312,6 +312,8 @@ def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> A
     return None
 
 
+# -- runs ---------------------------------------------------------------------------------
+
 _ONE = (None,)
 
 #: References to a result that only the loop and `Run.keep` hold, as getrefcount counts them.

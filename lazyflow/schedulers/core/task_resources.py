@@ -35,7 +35,7 @@ class _CurrentThread(threading.local):
 
 
 #: ``here.worker`` is the worker that this thread is, inside `Run.work`; ``is_worker`` tells that
-#: the thread runs tasks outside of one. ``here.uses``: see task_resources.py. ``here.actor`` is the
+#: the thread runs tasks outside of one. ``here.uses``: see `task_over`. ``here.actor`` is the
 #: actor whose thread it is, if that runs one call at a time: see actors/calls.py. ``here.slot`` is
 #: the slot of an engine's worker that the thread has, with ``lookout()``: see `wait_watching`.
 here = _CurrentThread()

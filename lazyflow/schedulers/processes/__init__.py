@@ -67,7 +67,12 @@ worker/::
     nested.py        computes inside a task
     parent_death.py  the worker ends with its parent
 
-Where to look: `assignment.py` decides the order of tasks; `pool_state.py` frees a value
-(`RefCounts.release`); `events.py` charges a death; ``core/event.py`` and `scheduler.py` handle
-Ctrl-C; `values.py` shares a large literal (`PoolMemory`).
+Where to look::
+
+    the order of tasks          decisions/assignment.py: `first`, `another`
+    the end of a value          decisions/pool_state.py: `RefCounts.release`; inside of a flight
+                                decisions/assignment.py: `_place`, and the worker drops it
+    who is charged for a death  decisions/events.py: `lost`
+    Ctrl-C                      api/evaluate.py: `finish`, then parent/driver.py: `Runs.abandon`
+    a large literal             parent/values.py: `PoolMemory`
 """

@@ -1,5 +1,6 @@
-"""What belongs to a whole process, as workers take it over from the caller: environment variables
-and the recursion limit.
+"""Settings of a whole process that workers take over from the caller.
+
+Environment variables, the recursion limit, and how logging and warnings are configured.
 
 They are looked at once per compute, and a worker is sent what differs from what it was told.
 """

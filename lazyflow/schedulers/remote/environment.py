@@ -1,4 +1,4 @@
-"""The caller's context variables, settings and directory, as its tasks see them.
+"""The caller's context variables, settings and directory, and the versions of its modules.
 
 The caller's context variables go along, each by the name under which a module has it; one whose
 value can't be pickled, or not be restored, stays behind. numpy's error state and decimal's

@@ -315,6 +315,8 @@ class Mappings:
                 self._done.append(segment)
 
 
+# -- the writer's side --------------------------------------------------------------------
+
 _ARENA = 256 << 20  # bytes of address space; pages come when they are written
 _KEEP = 128 << 20  # bytes of freed memory that keep their pages; a guess
 _FILLING, _LEAVING = -1, -2  # instead of the size of a range that is held

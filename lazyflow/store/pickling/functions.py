@@ -269,6 +269,8 @@ _parts = TypeTable(_parts_of, _PARTS)
 
 _NEVER = sys.maxsize
 
+# -- functions ----------------------------------------------------------------------------
+
 T = TypeVar("T")
 
 #: The code that a function had when its digest was made, and the digest.

@@ -194,6 +194,8 @@ def _known_by_key(key: str, name: str, *default: Any) -> Var:
     return found
 
 
+# -- the pickler --------------------------------------------------------------------------
+
 PROTOCOL = 5
 
 

@@ -241,6 +241,8 @@ def type_text(value: Any) -> str:
         return "object"
 
 
+# -- the culprit --------------------------------------------------------------------------
+
 _DEEPEST = 50  # steps of a path; a guess, like the next
 _SECONDS = 2.0  # of a search
 _LONGEST = 300  # characters of the cause in the message

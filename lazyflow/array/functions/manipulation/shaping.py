@@ -1,4 +1,4 @@
-"""Functions that give arrays another shape (reshape, ravel, broadcast_to), and shapes themselves."""
+"""Functions that give arrays another shape (reshape, ravel, broadcast_to), and their shapes."""
 
 from __future__ import annotations
 

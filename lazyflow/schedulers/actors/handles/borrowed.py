@@ -201,6 +201,8 @@ def _socket_to(address: Address) -> socket.socket:
     raise error
 
 
+# -- the borrower's side ------------------------------------------------------------------
+
 T = TypeVar("T")
 
 

@@ -207,6 +207,8 @@ def set_up(client: Any) -> bool:
     return True
 
 
+# -- the workers of a cluster -------------------------------------------------------------
+
 _ALONE = 3.0  # seconds after which a waiting caller checks for workers
 _MOST_SHOWN = 8  # workers, in a message
 _FRESH = 2.0  # seconds for which the number of workers is not asked again

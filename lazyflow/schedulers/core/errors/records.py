@@ -468,6 +468,9 @@ _module: Any = type.__dict__["__module__"]
 _qualname: Any = type.__dict__["__qualname__"]
 
 
+# -- records ------------------------------------------------------------------------------
+
+
 class _Entry(NamedTuple):
     """The part of a record for one exception; sent as the plain tuple of its fields.
 

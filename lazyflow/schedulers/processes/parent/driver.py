@@ -380,6 +380,8 @@ def _has_sent(worker: WorkerRecord, job: Any) -> bool:
     return any(n.job is job for f in worker.flights for n in f.nodes if n.phase == SENT)
 
 
+# -- the driver ---------------------------------------------------------------------------
+
 _ROOM = 8 << 30  # bytes of memory where the system does not tell
 
 

@@ -115,6 +115,8 @@ def scheduler_lost(bug: BaseException) -> SchedulerLost:
     return lost
 
 
+# -- the pool -----------------------------------------------------------------------------
+
 _LEAST_KEPT = 128 << 20  # bytes
 EXIT = 0.5  # seconds that an idle worker gets to end by itself
 OVERDUE = 0.005  # seconds that a flight may take while others have nothing to do

@@ -1,4 +1,4 @@
-"""Runs whose tasks other processes compute, as the rest of the library sees them."""
+"""Runs whose tasks other processes compute, and the jobs that are made of their plans."""
 
 from __future__ import annotations
 
@@ -117,6 +117,8 @@ def _fail(run: Any, i: int, error: BaseException, given: list[Any]) -> None:
     else:
         run.error = error
 
+
+# -- runs ---------------------------------------------------------------------------------
 
 _numbers = count(1)
 

@@ -1,6 +1,4 @@
-"""One worker as the driver knows it: its process, its sockets, what it prints, and what
-it has been sent.
-"""
+"""One worker as the driver knows it: its start, its sockets and output; and messages both ways."""
 
 from __future__ import annotations
 
@@ -306,6 +304,8 @@ def _peak_here() -> int:
     with open("/proc/self/status", "rb") as file:
         return next((int(line.split()[1]) for line in file if line.startswith(b"VmHWM:")), 0)
 
+
+# -- one worker ---------------------------------------------------------------------------
 
 _CONTEXTS = 32  # runs whose environment a worker keeps
 _AT_ONCE = 1 << 16  # bytes of what it prints

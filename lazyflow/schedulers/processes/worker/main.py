@@ -1,4 +1,4 @@
-"""The main thread of a worker process, from its start to its end."""
+"""The main thread of a worker process from start to end, and the thread that answers meanwhile."""
 
 from __future__ import annotations
 
@@ -96,6 +96,9 @@ def _share(worker: WorkerProcess, i: int) -> None:
     shared = (i, answer, [arena for arena, _ in arenas])
     send(worker.requests.sock, (protocol.SHARED, shared), [fd for _, fd in arenas])
     worker.words[PICKLING] = 0
+
+
+# -- the main thread ----------------------------------------------------------------------
 
 
 def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> None:

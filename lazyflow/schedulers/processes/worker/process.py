@@ -191,7 +191,7 @@ class Reporter:
         warnings.showwarning = self._warned
 
     def configure(self, settings: tuple[Any, ...]) -> None:
-        """Take over what the caller has set; `settings` are `notices.NoticeSettings`."""
+        """Take over what the caller has set; `settings` are `surroundings.NoticeSettings`."""
         _, disabled, loggers, filters = settings
         self._filters = [entry for each in filters if (entry := _loaded(each)) is not None]
         self._set_filters()
@@ -299,6 +299,8 @@ def _loaded(data: bytes) -> tuple[Any, ...] | None:
         category = _CategoryByName(name, (Warning,), members)
     return action, message, category, *place
 
+
+# -- the process --------------------------------------------------------------------------
 
 RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
 

@@ -324,6 +324,8 @@ class TaskWatch:
             flight.compiled(seconds)
 
 
+# -- the worker of tasks ------------------------------------------------------------------
+
 #: References to a result that only `_run`, `_keep` and `_stored` hold, as getrefcount counts them.
 _FRESH = references(4)
 _REMEMBERED = 64  # flights; whether one was recalled is asked only while it is on its way
