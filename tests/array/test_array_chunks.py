@@ -128,6 +128,10 @@ def test_large_work_has_three_tasks_for_each_of_sixteen_workers():
     assert la.sort(la.ones((300, 300), chunks=100), axis=0).npartitions < 4  # is not worth it
     (wide,) = wide_blocks([(square[:1024] @ square).expr])
     assert 48 <= np.prod(wide.numblocks) <= 96
+    vector = la.ones(6320, chunks=790)
+    for product in (square @ vector, vector @ square):  # 40 million numbers: four tasks do
+        (wide,) = wide_blocks([product.expr])
+        assert np.prod(wide.numblocks) <= 8
     assert tasks_of(x.T @ x) >= 48
     places = np.random.default_rng(0).permutation(400_000)
     (taken,) = Lowering().lower([x.persist(scheduler="sync")[places].expr])

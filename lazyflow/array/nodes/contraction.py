@@ -155,8 +155,12 @@ def in_wide_blocks(node: Expr) -> Expr:
     columns = node.shape[-1]
     assert columns is not None
     most = max(_WIDE // max(size, 1), max(node.chunks[-1]))
-    lengths = dict(zip(node.labels[0], node.inputs[0].shape, strict=True))
-    work = columns * prod(lengths.values())  # type: ignore[arg-type]
+    lengths = {
+        label: length
+        for x, labels in zip(node.inputs, node.labels, strict=False)
+        for label, length in zip(labels, x.shape, strict=True)
+    }
+    work = prod(lengths.values())  # type: ignore[arg-type]
     fewest = min(max(_FEWEST, work // _WORTH), TASKS)
     count = max(-(-columns // most), -(-fewest // rows))
     if len(node.chunks[-1]) <= count < 2 * len(node.chunks[-1]):
