@@ -245,7 +245,7 @@ class ValueContract(Part):
             leaves = [join(a, b) for a, b in zip(leaves[::2], leaves[1::2], strict=True)]
         self.compute(delayed(lambda x: None)(leaves[0]), num_workers=workers)
         ahead = self.waits_ahead if workers > 1 else 0
-        on_their_way = 0 if self.shares_memory else (2 + ahead) * workers
+        on_their_way = 0 if self.shares_memory else 2 * workers + ahead
         assert 2 < alive.most_in_a_process() <= workers * 8 + 2 + on_their_way
         if self.shares_memory:  # whatever the garbage collector does
             assert alive.now() == 0

@@ -5,7 +5,6 @@ Modules and their lines, modules that a single other one imports, and the way of
 """
 
 import ast
-import sys
 from collections import Counter
 from pathlib import Path
 from statistics import median
@@ -58,4 +57,3 @@ def figures():
 if __name__ == "__main__":
     for line in figures():
         print(line)
-    sys.exit(0)

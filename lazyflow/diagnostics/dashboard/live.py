@@ -9,7 +9,9 @@ from types import TracebackType
 
 import numpy as np
 
-from lazyflow import compute, config, delayed
+from lazyflow import config
+from lazyflow.api.decorator import delayed
+from lazyflow.api.evaluate import compute
 from lazyflow.diagnostics.dashboard.monitor import Monitor
 
 __all__ = ["Dashboard", "dashboard", "main"]

@@ -73,6 +73,8 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 def _alike(value: Any) -> Any:
     if value is None:
         return _NONE
+    if isinstance(value, IntEnum):  # Numba's files would name the class, and fail once it moves
+        return int(value)
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value = value.view()
         value.flags.writeable = False

@@ -15,5 +15,5 @@ def write_records() -> None:
         try:
             function()
         except BaseException as error:
-            found[name] = record(error, (name,))
+            found[name] = record(error)
     sys.stdout.buffer.write(marshal.dumps(found))

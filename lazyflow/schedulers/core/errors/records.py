@@ -502,7 +502,7 @@ _NOT_IN_MAIN = (
 )
 
 
-def record(error: BaseException, arguments: tuple[str, ...] = ()) -> tuple[Any, ...]:
+def record(error: BaseException) -> tuple[Any, ...]:
     """Describe an exception with what belongs to it, as plain data. Never raises.
 
     Parameters
@@ -511,8 +511,6 @@ def record(error: BaseException, arguments: tuple[str, ...] = ()) -> tuple[Any, 
         Any exception, however hostile its class. Its traceback is cut to the task's own frames,
         the first and last 50 of them; messages and notes to 10,000 characters; all that belongs
         to it to 1,000 exceptions.
-    arguments
-        The task's arguments in words, for `arguments_of`.
 
     Examples
     --------
@@ -529,10 +527,9 @@ def record(error: BaseException, arguments: tuple[str, ...] = ()) -> tuple[Any, 
             error.add_note(_NOT_IN_MAIN)
         family = _family(error)
         places = {id(one): i for i, one in enumerate(family)}
-        entries = tuple(tuple(_entry(one, family, places)) for one in family)
-        return entries, tuple(plain(text, LONGEST) for text in arguments)
+        return tuple(tuple(_entry(one, family, places)) for one in family)
     except BaseException as broken:  # for example MemoryError
-        return (tuple(_undescribed(error, broken)),), ()
+        return (tuple(_undescribed(error, broken)),)
 
 
 def rebuilt(record: tuple[Any, ...]) -> BaseException:
@@ -543,7 +540,7 @@ def rebuilt(record: tuple[Any, ...]) -> BaseException:
     Never raises, but for the user's own Ctrl-C.
     """
     try:
-        entries = [_Entry(*fields) for fields in record[0]]
+        entries = [_Entry(*fields) for fields in record]
         errors: list[BaseException] = []
         for entry in entries:
             errors.append(_error_of(entry, errors))
@@ -558,12 +555,6 @@ def rebuilt(record: tuple[Any, ...]) -> BaseException:
             f"({type(broken).__name__}: {text_of(broken):.1000}); does the worker have the "
             "version of lazyflow that the caller has?"
         )
-
-
-def arguments_of(record: tuple[Any, ...]) -> tuple[str, ...]:
-    """Return the arguments in words that were given to `record`."""
-    words: tuple[str, ...] = record[1]
-    return words
 
 
 # -- recording ------------------------------------------------------------------------------
