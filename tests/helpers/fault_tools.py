@@ -296,7 +296,7 @@ class Program:
     def end(self, limit: float = LIMIT) -> tuple[int, str, str]:
         """Wait for its end, some seconds at most; return exit code, and what was printed."""
         out, err = self.process.communicate(timeout=limit)
-        return self.process.returncode, out, err
+        return self.process.returncode, out, without_heartbeats(err)
 
     def left(self) -> set[int]:
         """Return the processes that it started and that are alive."""

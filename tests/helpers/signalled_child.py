@@ -7,6 +7,8 @@ import textwrap
 import threading
 import time
 
+from fault_tools import without_heartbeats
+
 LIMIT = 30.0  # seconds: no child is as slow as that
 
 #: What children need: `ready()` tells the test, `sleeper` sleeps in C and says that it began.
@@ -72,4 +74,4 @@ class Child:
 
     def end(self) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=LIMIT)
-        return self.process.returncode, out, err
+        return self.process.returncode, out, without_heartbeats(err)
