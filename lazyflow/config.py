@@ -52,6 +52,7 @@ from types import TracebackType
 from typing import Any
 
 from lazyflow.finalizers import Gone, gone
+from lazyflow.system import at_fork, core_count
 
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
@@ -376,8 +377,7 @@ def _after_fork() -> None:
     _changing = threading.RLock()  # another thread of the parent may have held it
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 
 
 def _take_back(layer: _Layer) -> None:
@@ -450,13 +450,7 @@ def cpu_count() -> int:
     >>> cpu_count() >= 1
     True
     """
-    count = getattr(os, "process_cpu_count", None)
-    cores = count() if count else None
-    if cores is None:
-        try:
-            cores = len(os.sched_getaffinity(0))
-        except AttributeError:  # not Linux
-            cores = os.cpu_count() or 1
+    cores = core_count()
     try:
         with open("/sys/fs/cgroup/cpu.max") as file:
             quota, period = file.read().split()

@@ -10,20 +10,18 @@ has a `__del__` in Python, and callbacks of weak references are functions of C, 
 from __future__ import annotations
 
 import _thread
-import os
-import select
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from itertools import chain, starmap
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 from weakref import ref
 
+from lazyflow.system import at_fork
+
 __all__ = [
-    "Gone", "LastCall", "WeakTable", "WeakValues", "gone", "opened", "opened_pipe", "owned",
-    "wait_for_last_calls",
+    "Gone", "LastCall", "WeakTable", "WeakValues", "gone", "wait_for_last_calls",
 ]
 
 
@@ -124,42 +122,7 @@ def _in_fork() -> None:
     _unstarted[:] = [None]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_fork)
-
-
-# -- descriptors ------------------------------------------------------------------------------
-
-
-def owned(fd: int) -> Any:
-    """Return an object that closes a descriptor when it is collected.
-
-    It has ``fileno()`` and ``close()``. An epoll object does that for any descriptor, in C and
-    without a warning.
-    """
-    return _OWNER.fromfd(fd)
-
-
-def opened(make: Callable[..., Any], *args: Any) -> Any:
-    """Return `owned` of the descriptor that a function returns.
-
-    Both are one step of C: a Ctrl-C can't come between them and leave the descriptor open.
-    """
-    return next(map(_OWNER.fromfd, starmap(make, (args,))))
-
-
-def opened_pipe() -> tuple[Any, Any]:
-    """Return `owned` of both ends of a new pipe.
-
-    >>> read, write = opened_pipe()
-    >>> os.write(write.fileno(), b"a"), os.read(read.fileno(), 9)
-    (1, b'a')
-    """
-    read, write = map(_OWNER.fromfd, chain.from_iterable(starmap(os.pipe, ((),))))
-    return read, write
-
-
-_OWNER: Any = getattr(select, "epoll", None) or select.kqueue  # type: ignore[attr-defined]
+at_fork(after_in_child=_in_fork)
 
 
 # -- tables -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ LAYERS = [
     ("lazyflow.errors", 0),
     ("lazyflow.config", 0),
     ("lazyflow.services", 0),
+    ("lazyflow.system", 0),
     ("lazyflow.finalizers", 0),
     ("lazyflow.recent", 0),
     ("lazyflow.graph", 1),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import copy as copying
-import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from queue import SimpleQueue
@@ -43,6 +42,7 @@ from lazyflow.schedulers.core.errors.words import summary
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_for
 from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.store.ownership import ResultHandover
+from lazyflow.system import at_fork
 
 __all__ = ["Future", "map", "put", "submit"]
 
@@ -357,8 +357,7 @@ def _in_fork() -> None:
     _has_thread.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_fork)
+at_fork(after_in_child=_in_fork)
 
 
 # -- what makes futures: `submit` and `map` start calls, `put` gives a value to the workers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from lazyflow import config
@@ -17,6 +18,7 @@ from lazyflow.schedulers.core.base import (
     provides,
 )
 from lazyflow.schedulers.core.task_resources import close_kept
+from lazyflow.system import lacks_processes
 
 #: Names that other libraries use for the same schedulers, so that ported programs run.
 _ALIASES = {
@@ -47,6 +49,7 @@ def _make(name: str) -> Scheduler:
 
         return threads
     if name == "processes":
+        _need_processes()
         from lazyflow.schedulers.processes.scheduler import processes
 
         return processes
@@ -82,6 +85,17 @@ def _need(package: str) -> None:
         raise ImportError(
             f"scheduler={package!r} needs the package {package}, which is not installed here. "
             f"Type: pip install lazyflow[{package}]"
+        )
+
+
+def _need_processes() -> None:
+    """Raise NotImplementedError, which says what to use instead, where workers can't be started."""
+    lacking = lacks_processes()
+    if lacking:
+        raise NotImplementedError(
+            f"scheduler='processes' needs {lacking}, which this system ({sys.platform}) does not "
+            "have. Type scheduler='threads'; or, for functions that hold the GIL, "
+            "scheduler=concurrent.futures.ProcessPoolExecutor() or scheduler='distributed'"
         )
 
 

@@ -29,7 +29,6 @@ from __future__ import annotations
 import _thread
 import atexit
 import operator
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -50,6 +49,7 @@ from lazyflow.schedulers.core.priorities import FairQueue, next_rank
 from lazyflow.schedulers.core.run import Run, Slots, SlotWorker
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.sync import SyncScheduler
+from lazyflow.system import at_fork
 
 _callers = SyncScheduler()
 
@@ -392,5 +392,4 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=threads._in_fork)
+at_fork(after_in_child=threads._in_fork)

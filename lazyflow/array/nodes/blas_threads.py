@@ -8,7 +8,6 @@ others'. Other libraries are left as they are.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -16,6 +15,8 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+
+from lazyflow.system import at_fork
 
 _NAMES = (
     "scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads",
@@ -72,4 +73,4 @@ def _after_fork_in_child() -> None:
     _running = 0
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(after_in_child=_after_fork_in_child)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from lazyflow.api.evaluate import always_observers
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.advice import Advice, advice
-from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
+from lazyflow.diagnostics.profiling.evidence import Evidence, memory_limit
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, Refusal, refusal
 from lazyflow.diagnostics.profiling.recording import Recording, Span, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
@@ -29,6 +29,7 @@ from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
 from lazyflow.schedulers.core.lifecycle import ProgramObserver
+from lazyflow.system import idle_seconds, process_usage
 
 __all__ = ["AdviceWindow", "Monitor"]
 
@@ -119,7 +120,6 @@ _LATELY = 10.0  # seconds for which the page says that something was left out
 _NAMED = 200  # functions that are listed; the others share a row
 _ASKED = 1_000  # calls of actors that are asked whether they run: those that were made first
 _OTHERS = "other functions"
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 # -- the monitor --------------------------------------------------------------------------
@@ -399,12 +399,12 @@ class Monitor(ProgramObserver):
 
     def _memory(self) -> Iterator[tuple[str, int | None, int, int]]:
         """Yield name, resident and shared bytes, and kept values of each process here."""
-        yield "this process", _resident(os.getpid()), 0, 0
+        yield "this process", process_usage(os.getpid())[0], 0, 0
         for each in processes_of(tuple(self._schedulers.values())):
             name = f"process {each['pid']}"
             if "actor" in each:
                 name = shown(f"{name}, actor {each['actor']}")
-            yield name, _resident(each["pid"]), each["shared_bytes"], each["values"]
+            yield name, process_usage(each["pid"])[0], each["shared_bytes"], each["values"]
 
     def _links(self) -> list[str]:
         """Return the addresses of engines' own dashboards."""
@@ -413,11 +413,3 @@ class Monitor(ProgramObserver):
             if provides(scheduler, ReportsInfo):
                 found.update(dict.fromkeys(scheduler.info().get("dashboards", ())))
         return list(found)
-
-
-def _resident(pid: int) -> int | None:
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except OSError:  # it has ended, or this is not Linux
-        return None

@@ -111,16 +111,6 @@ def covered(tasks: Sequence[TaskRecord]) -> float:
     return total(union((task.start, task.end) for task in tasks))
 
 
-def idle_seconds() -> float | None:
-    """Return the seconds that the machine's cores have been idle since it started, where known."""
-    try:
-        with open("/proc/stat") as file:
-            fields = file.readline().split()
-        return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, AttributeError):  # not Linux
-        return None
-
-
 def memory_limit(usage: Sequence[UsageRecord]) -> int | None:
     """Return the bytes that these processes may have: those of the last record, and what is left.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.evaluate import observers
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
-from lazyflow.diagnostics.profiling.evidence import Evidence, idle_seconds, memory_limit
+from lazyflow.diagnostics.profiling.evidence import Evidence, memory_limit
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, refusal
 from lazyflow.diagnostics.profiling.recording import Recording, Words
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
@@ -25,6 +25,7 @@ from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
 from lazyflow.schedulers.core.lifecycle import ProgramObserver, listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
+from lazyflow.system import idle_seconds
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.advice import Advice

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lazyflow.diagnostics.profiling.records import UsageRecord
 from lazyflow.schedulers.core.base import ReportsInfo, provides
+from lazyflow.system import process_usage
 
 _STEP = 0.05  # seconds between two readings
 _MOST = 4_000  # readings; with more, every second one is dropped, and they become rarer
@@ -52,10 +53,10 @@ class UsageMeter:
             self._listed, self._workers = now, {
                 each["pid"]: each["shared_bytes"] for each in processes_of(self._schedulers())
             }
-        resident, *_ = usage_of(os.getpid())
+        resident, *_ = process_usage(os.getpid())
         private = 0
         for pid in self._workers:
-            held, common, cpu = usage_of(pid)
+            held, common, cpu = process_usage(pid)
             private += max(0, (held or 0) - common)
             self._cpu[pid] = max(cpu, self._before.setdefault(pid, cpu))
         theirs = sum(self._cpu[pid] - first for pid, first in self._before.items())
@@ -93,27 +94,3 @@ def processes_of(schedulers: Iterable[Any]) -> Iterator[dict[str, Any]]:
             info = scheduler.info()
             yield from info.get("workers", ())
             yield from info.get("actors", ())
-
-
-try:
-    _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-except (AttributeError, ValueError):  # not a Unix
-    _PAGE, _TICKS = 4096, 100
-
-
-def usage_of(pid: int) -> tuple[int | None, int, float]:
-    """Return bytes of memory, how much of it is shared, and CPU seconds of a process.
-
-    None and zeros for one that has ended, and where the system has no ``/proc``.
-
-    >>> usage_of(-1)
-    (None, 0, 0.0)
-    """
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except (OSError, ValueError):
-        return None, 0, 0.0
-    return resident * _PAGE, shared * _PAGE, (int(fields[11]) + int(fields[12])) / _TICKS

@@ -8,7 +8,6 @@ is used through `lazyflow.api.actors`.
 from __future__ import annotations
 
 import inspect
-import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from lazyflow.schedulers.core.lifecycle import plan_of
 from lazyflow.schedulers.core.run import make_run
 from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.values import IteratorItems
+from lazyflow.system import at_fork
 
 # -- actors that wait for each other in a circle, which is found when it closes -----------
 #
@@ -144,8 +144,7 @@ def waiting_actor(spec: Any) -> WaitingActor | None:
     return WaitingActor(waits.process, spec.number, spec.label)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=waits.__init__)  # type: ignore[misc]
+at_fork(after_in_child=waits.__init__)  # type: ignore[misc]
 
 
 # -- A call of an actor that somebody observes: when and where it ran, told to its observers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import os
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -30,6 +29,7 @@ from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.store.ownership import detached, own
 from lazyflow.store.protected import protected
+from lazyflow.system import at_fork
 
 
 class _Object:
@@ -259,5 +259,4 @@ def _after_fork() -> None:
         actor.leave()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

@@ -36,6 +36,7 @@ from lazyflow.schedulers.sync import SyncRun, SyncScheduler
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 from lazyflow.store.sizes import size_of
+from lazyflow.system import at_fork
 
 __all__ = ["GroupRun", "Inside", "Work"]
 
@@ -502,5 +503,4 @@ class _GroupThread:
             del work, context, done, found  # hold no values while asleep
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free.clear)
+at_fork(after_in_child=_free.clear)

@@ -9,7 +9,6 @@ Ray ends the worker process of tasks that are given up.
 from __future__ import annotations
 
 import contextvars
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any
 
 from lazyflow.finalizers import LastCall
 from lazyflow.schedulers.core.task_resources import current_task
+from lazyflow.system import at_fork
 
 #: By the function that cancels a coroutine under way: its run, or its thread if it has no run.
 _under_way: dict[Callable[[], Any], Any] = {}
@@ -126,5 +126,4 @@ def to_the_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
         beside.shutdown(wait=False)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_under_way.clear)
+at_fork(after_in_child=_under_way.clear)

@@ -14,12 +14,15 @@ import select
 import signal
 import threading
 from functools import partial
+from math import inf
 from time import monotonic
 
-from lazyflow.finalizers import opened_pipe
+from lazyflow.system import opened_pipe
 
 _LONGEST = (1 << 31) - 1  # milliseconds of one poll, the most that it can take
 _hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
+_CAN_POLL = hasattr(select, "poll")
+_PART = 0.1  # seconds, where it can't
 _SHORT = 0.02  # seconds of a wait that is not worth the 15 µs of listening for signals
 
 
@@ -43,14 +46,14 @@ class Event:
         """Sleep until it is set (True), or `timeout` seconds have passed (False)."""
         if timeout is not None and timeout > threading.TIMEOUT_MAX:
             timeout = None
-        on_main = threading.current_thread() is threading.main_thread() and hasattr(select, "poll")
-        if not on_main:
+        if threading.current_thread() is not threading.main_thread():
             return self._pass(-1 if timeout is None else timeout)
         if self._pass(_SHORT if timeout is None else min(timeout, _SHORT)):
             return True
         if timeout is not None and timeout <= _SHORT:
             return False
-        return self._wait_for_signals_too(None if timeout is None else timeout - _SHORT)
+        rest = None if timeout is None else timeout - _SHORT
+        return self._wait_for_signals_too(rest) if _CAN_POLL else self._wait_in_parts(rest)
 
     def _pass(self, timeout: float) -> bool:
         if self._lock.acquire(timeout=timeout):
@@ -79,6 +82,14 @@ class Event:
                     signal.set_wakeup_fd(-1)
                 bell.hand_on(before[0])
             self._bells = tuple(b for b in self._bells if b is not bell)
+
+    def _wait_in_parts(self, timeout: float | None) -> bool:
+        """Look up now and then: on Windows nothing ends the wait for a lock, Ctrl-C neither."""
+        deadline = inf if timeout is None else monotonic() + timeout
+        while not self._pass(max(0.0, min(_PART, deadline - monotonic()))):
+            if monotonic() >= deadline:
+                return False
+        return True
 
     def _until_rung(self, bell: _Bell, deadline: float | None) -> bool:
         while not self._pass(0):

@@ -12,7 +12,6 @@ once, so when a task of a run ends, all that the thread uses for that run is giv
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from lazyflow.schedulers.core.base import AnyRun, Observer, Worker
+from lazyflow.system import at_fork
 
 # -- the worker of the current thread, and how a thread announces that it sleeps ----------
 
@@ -68,8 +68,7 @@ def _after_fork() -> None:
         worker = worker.below
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 
 
 class Use(ABC):
@@ -194,5 +193,4 @@ def _forget_uses_in_child() -> None:
 
 
 atexit.register(close_kept)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_uses_in_child)
+at_fork(after_in_child=_forget_uses_in_child)

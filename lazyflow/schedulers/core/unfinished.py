@@ -7,7 +7,6 @@ are there still run, but from Python 3.12 on no new ones start.
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401  # whose end comes after this one, as it is known first
-import os
 import sys
 import threading
 from collections import Counter
@@ -15,6 +14,7 @@ from time import monotonic
 
 from lazyflow import config
 from lazyflow.schedulers.core.future import TaskFuture, wait_for
+from lazyflow.system import at_fork
 
 _MOST_NAMES = 5  # in a message
 
@@ -62,5 +62,4 @@ def _say(text: str) -> None:
 
 
 threading._register_atexit(finish)  # type: ignore[attr-defined]
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=unfinished.clear)  # it is the parent's
+at_fork(after_in_child=unfinished.clear)  # it is the parent's

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import warnings
 from typing import Any
@@ -28,6 +27,7 @@ from lazyflow.schedulers.processes.parent.values import put
 from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.environment import versions
+from lazyflow.system import at_fork
 
 
 class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, ShutsDown):
@@ -176,5 +176,4 @@ task_resources.tellers.append(processes.drop)
 
 
 atexit.register(lambda: end_with_python(processes.shutdown))
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=processes._in_fork)
+at_fork(after_in_child=processes._in_fork)

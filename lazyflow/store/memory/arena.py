@@ -6,20 +6,18 @@ The file has no name, so nothing is left behind however the processes end. New p
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import sys
 from typing import Any
 
-from lazyflow.finalizers import owned
 from lazyflow.store.memory.copying import copy_by_two
+from lazyflow.system import descriptor_path, owned
 
 __all__ = ["Arena", "memory_file"]
 
 _REMOVE = getattr(mmap, "MADV_REMOVE", None)  # Linux: elsewhere pages stay until the arena ends
 _POPULATE_WRITE = 23  # of madvise, from Linux 5.14 on: maps pages, and fails rather than kill
-_DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 _TWO_FROM = 32 << 20  # bytes that are copied by two threads: 2 GB in 80 ms instead of 105
 _PART = 4 << 20  # bytes copied before another thread may go on: 0.3 ms
 
@@ -27,6 +25,8 @@ _PART = 4 << 20  # bytes copied before another thread may go on: 0.3 ms
 def memory_file(size: int, label: str = "lazyflow") -> int:
     """Return the descriptor of a new nameless file of zeros; ``/proc`` shows the label."""
     if hasattr(os, "memfd_create"):
+        import fcntl  # Windows has none
+
         fd = os.memfd_create(label, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, size)
@@ -68,7 +68,7 @@ class Arena:
 
     def reader(self) -> int:
         """Return a new descriptor, which can only read."""
-        return os.open(f"{_DESCRIPTORS}/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(descriptor_path(self.fd), os.O_RDONLY | os.O_CLOEXEC)
 
     def drop_pages(self, offset: int, length: int) -> None:
         if _REMOVE is not None:

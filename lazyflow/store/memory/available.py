@@ -9,12 +9,12 @@ reserve free for what happens between two readings.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from time import monotonic
 
 from lazyflow.errors import StoreFull
 from lazyflow.store.sizes import format_bytes
+from lazyflow.system import control_groups, free_memory, total_memory
 
 __all__ = ["STEP", "Budget", "available_memory", "store_full"]
 
@@ -37,13 +37,8 @@ def _number(path: str) -> int | None:
 
 def _cgroups() -> list[tuple[str, str, str]]:
     """Return (folder, limit's file, usage's file) of every control group above this process."""
-    try:
-        with open("/proc/self/cgroup") as file:
-            lines = [line.strip().split(":", 2) for line in file]
-    except OSError:
-        return []
     found = []
-    for _, controllers, path in (line for line in lines if len(line) == 3):
+    for controllers, path in control_groups():
         if controllers == "":
             root, names = _CGROUP, ("memory.max", "memory.current")
         elif "memory" in controllers.split(","):
@@ -73,16 +68,6 @@ def _left_in(folder: str, limit: str, usage: str) -> int | None:
     return max(0, most - used)
 
 
-def _meminfo(name: str) -> int | None:
-    """Return what the kernel tells by this name, in bytes."""
-    try:
-        with open("/proc/meminfo") as file:
-            found = re.search(rf"^{name}: +(\d+)", file.read(), re.MULTILINE)
-    except OSError:  # not Linux
-        return None
-    return int(found[1]) << 10 if found else None
-
-
 _groups: list[tuple[str, str, str]] | None = None
 
 
@@ -95,12 +80,12 @@ def available_memory() -> int | None:
     if _groups is None:
         _groups = _cgroups()
     left = [_left_in(*group) for group in _groups]
-    left.append(_meminfo("MemAvailable"))
+    left.append(free_memory())
     return min((each for each in left if each is not None), default=None)
 
 
 def _reserve() -> int:
-    return max(_RESERVE, (_meminfo("MemTotal") or 0) // _SHARE)
+    return max(_RESERVE, (total_memory() or 0) // _SHARE)
 
 
 class Budget:

@@ -22,16 +22,16 @@ from threading import Lock
 from typing import Any
 
 from lazyflow import config
-from lazyflow.finalizers import Gone, LastCall, WeakTable, gone, owned
+from lazyflow.finalizers import Gone, LastCall, WeakTable, gone
 from lazyflow.store.memory.arena import memory_file
 from lazyflow.store.memory.available import Budget, available_memory
+from lazyflow.system import at_fork, has_descriptors_of_others, open_descriptor_of, owned
 
 __all__ = ["LentMemory", "borrowed", "trim"]
 
 
 KEEP = 512 << 20  # bytes: six times as fast for `concatenate` of two arrays of 80 MB
 _FILES = 100
-_DESCRIPTORS = "/proc/self/fd"
 _MOST = 4  # mappings that a writer keeps
 
 #: Process, descriptor and label of a file: what others need to open it.
@@ -143,7 +143,7 @@ def _settle() -> None:
 
 
 def _new_file(size: int) -> _File:
-    if not os.path.isdir(_DESCRIPTORS):
+    if not has_descriptors_of_others():
         raise OSError("files of other processes can't be opened here")
     count = len(list(_files.living()))
     if count >= _FILES:
@@ -204,7 +204,7 @@ def _after_fork() -> None:
     _uses.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 def borrowed(address: Address) -> mmap.mmap | None:
@@ -214,12 +214,10 @@ def borrowed(address: Address) -> mmap.mmap | None:
     if found is not None:
         return found
     try:
-        fd = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+        fd = open_descriptor_of(process, number, label)
     except OSError:
         return None
     try:
-        if label not in os.readlink(f"{_DESCRIPTORS}/{fd}"):
-            return None  # another machine's process, or another file by now
         found = mmap.mmap(fd, os.fstat(fd).st_size)
     except OSError:
         return None

@@ -26,10 +26,11 @@ from mmap import PAGESIZE
 from pickle import PickleBuffer
 from typing import Any
 
-from lazyflow.finalizers import Gone, gone, owned
+from lazyflow.finalizers import Gone, gone
 from lazyflow.store.memory.arena import Arena
 from lazyflow.store.memory.available import STEP, Budget, available_memory, store_full
 from lazyflow.store.sizes import format_bytes
+from lazyflow.system import owned
 
 __all__ = ["Arenas", "Mappings", "Range", "Ranges", "Segment", "whole_pages"]
 

@@ -33,6 +33,7 @@ from lazyflow.store.pickling.classes import (
     names_itself,
     variable_of_main,
 )
+from lazyflow.system import mapped_path
 
 __all__ = [
     "Pickler", "is_importable", "loads_owned", "mapped_part", "reduce_h5py", "reduce_variable",
@@ -58,7 +59,7 @@ def mapped_part(array: Any) -> Any:
     if owner.filename is None or not array.size:
         return None
     begin = np.frombuffer(owner._mmap, np.uint8).__array_interface__["data"][0]
-    path = _path_at(begin)
+    path = mapped_path(begin)
     if path != os.path.realpath(owner.filename):  # it was removed or replaced
         return None
     low, high = np.lib.array_utils.byte_bounds(array)
@@ -84,18 +85,6 @@ def part_of_file(
         for name in ("_mmap", "filename", "offset", "mode"):
             setattr(found, name, getattr(held, name))
     return found
-
-
-def _path_at(address: int) -> str | None:
-    """Return the present path of the file that is mapped at an address, None without one."""
-    try:
-        with open("/proc/self/maps", "rb") as file:
-            for line in file:
-                if int(line[: line.index(b"-")], 16) == address:
-                    return os.fsdecode(line.rstrip(b"\n").split(maxsplit=5)[5])
-    except (OSError, IndexError):  # not Linux, or no file
-        pass
-    return None
 
 
 def reduce_h5py(value: Any) -> Any:

@@ -28,6 +28,7 @@ import numpy as np
 from lazyflow import config
 from lazyflow.finalizers import Gone, gone
 from lazyflow.store.private_files import open_private, private_folder
+from lazyflow.system import at_fork
 
 # -- compiled code on disk ----------------------------------------------------------------
 #
@@ -334,7 +335,7 @@ def _at_exit() -> None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
 
-os.register_at_fork(
+at_fork(
     before=_before_fork,
     after_in_parent=_after_fork_in_parent,
     after_in_child=_after_fork_in_child,

@@ -29,6 +29,7 @@ from lazyflow.schedulers.core.future import TaskFuture, wait_for
 from lazyflow.schedulers.remote.calls import BLOB, packed_call, unsendable
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
 from lazyflow.store.pickling.unpicklable import dump
+from lazyflow.system import at_fork
 
 # -- connection ---------------------------------------------------------------------------
 #
@@ -611,5 +612,4 @@ def _after_fork() -> None:
     _links.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

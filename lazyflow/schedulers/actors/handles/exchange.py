@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import threading
@@ -23,6 +22,7 @@ from lazyflow.schedulers.actors.handles import borrowed as wire
 from lazyflow.schedulers.core.base import at_shutdown, hosts_for_workers
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import BLOB, RecordCall, failure_record
+from lazyflow.system import at_fork
 
 _PAUSE = 0.1  # seconds until a connection is accepted again that the system has refused
 
@@ -322,5 +322,4 @@ def _filled(
 exchange = ActorExchange()
 at_shutdown.append(exchange.close)
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=exchange.leave)
+at_fork(after_in_child=exchange.leave)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import weakref
 from typing import Any
@@ -20,6 +19,7 @@ from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.base import ReportsInfo
 from lazyflow.schedulers.core.unfinished import finish
+from lazyflow.system import at_fork
 
 _engines: WeakTable[Any, DaskEngine] = WeakTable()
 _lock = threading.Lock()
@@ -174,5 +174,4 @@ task_resources.tellers.append(_drop)
 # for the user's threads, which still get the results of submitted tasks.
 getattr(threading, "_register_atexit", atexit.register)(_before_executors_end)
 atexit.register(_before_clusters_end)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)

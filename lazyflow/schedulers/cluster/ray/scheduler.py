@@ -41,6 +41,7 @@ from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.cluster.work import Work, run_in_thread
 from lazyflow.schedulers.core.base import ReportsInfo
+from lazyflow.system import at_fork
 
 #: Resources for which Ray has arguments of their own.
 _OWN = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
@@ -339,5 +340,4 @@ class RayScheduler(EngineScheduler, ReportsInfo):
 scheduler = RayScheduler()
 
 atexit.register(scheduler.shutdown)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=scheduler._in_fork)
+at_fork(after_in_child=scheduler._in_fork)

@@ -7,17 +7,16 @@ function and its arguments, and is run once, in the order of the posts.
 from __future__ import annotations
 
 import heapq
-import os
 import select
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from itertools import count, repeat
+from itertools import count
 from time import monotonic
 from typing import Any, TypeAlias
 
-from lazyflow.finalizers import Gone, gone, opened
+from lazyflow.finalizers import Gone, gone
+from lazyflow.system import make_poller, make_waker
 
 Call = Callable[[], None]
 
@@ -26,7 +25,7 @@ Step: TypeAlias = tuple[Callable[..., None], tuple[Any, ...], bool]
 
 
 class EventLoop:
-    """An epoll with a call for each descriptor, timers, and posted steps.
+    """A poller with a call for each descriptor, timers, and posted steps.
 
     What was printed is handled before anything else: it was written before the result.
 
@@ -39,14 +38,10 @@ class EventLoop:
     def __init__(self) -> None:
         self.steps: deque[Step | Gone] = deque()
         self.is_over = False
-        wake = opened(os.eventfd, 0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._wake = wake.fileno()
-        #: Wakes whatever its argument is: in C, as a callback of weak references. It holds the
-        #: descriptor open, which must not become another's while somebody may write to it.
-        self.ring = partial(next, map(os.eventfd_write, repeat(self._wake), repeat(1)))
-        self.ring.owner = wake  # type: ignore[attr-defined]
-        self._poll = select.epoll()
-        self._poll.register(self._wake, select.EPOLLIN)
+        self._waker, self.ring, self._note_waking = make_waker()
+        self._wake = self._waker.fileno()
+        self._poll = make_poller()
+        self._poll.register(self._wake, select.POLLIN)
         self._calls: dict[int, Call] = {}
         self._first: dict[int, Call] = {}
         self._timers: list[tuple[float, int, Call]] = []
@@ -105,7 +100,7 @@ class EventLoop:
 
     def add(self, fd: int, call: Call, is_output: bool = False) -> None:
         """Watch a descriptor for reading."""
-        self._poll.register(fd, select.EPOLLIN)
+        self._poll.register(fd, select.POLLIN)
         (self._first if is_output else self._calls)[fd] = call
 
     def remove(self, fd: int) -> None:
@@ -116,7 +111,7 @@ class EventLoop:
     def for_writing(self, fd: int, is_wanted: bool) -> None:
         """Call for a descriptor also when it can be written to, or not any more."""
         if fd in self._calls:
-            self._poll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if is_wanted else 0))
+            self._poll.modify(fd, select.POLLIN | (select.POLLOUT if is_wanted else 0))
 
     def after(self, seconds: float, call: Call) -> None:
         """Have something called later."""
@@ -138,7 +133,7 @@ class EventLoop:
                 if call is not None:
                     call()
         if self._wake in dict(events):
-            os.eventfd_read(self._wake)
+            self._note_waking()
         now = monotonic()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()

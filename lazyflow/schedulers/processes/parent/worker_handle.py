@@ -78,6 +78,7 @@ from lazyflow.schedulers.remote.environment import versions
 from lazyflow.schedulers.remote.large_values import LARGE
 from lazyflow.store.memory.arena import memory_file
 from lazyflow.store.pickling.serialize import Encoded, decode, encode
+from lazyflow.system import RUSAGE_UNIT, death_sentinel, peak_memory
 
 # -- starting one worker process: what it inherits, and how it ends -----------------------
 #
@@ -91,9 +92,9 @@ from lazyflow.store.pickling.serialize import Encoded, decode, encode
 # while C code holds the interpreter lock (2-3 ms measured; a thread that waits for the end of
 # file came after 11 s, and PR_SET_PDEATHSIG ends workers when the thread that started them ends).
 
-#: KiB by which the kernel's figures for the memory of a process may be late: it counts pages in
+#: Bytes by which the kernel's figures for the memory of a process may be late: it counts pages in
 #: batches for each processor.
-_SLACK = 1 << 10
+_SLACK = 1 << 20
 
 _BOOT = """\
 import sys, os, marshal
@@ -231,9 +232,9 @@ class Process:
             popen.returncode = 0  # it is reaped here; its `__del__` would look after it, too
             del popen
             self.peak = 0  # bytes, once it ended; 0 also when that is not known
-            self._inherited = _peak_here()  # the kernel hands it down, as if it were its own
+            self._inherited = peak_memory()  # the kernel hands it down, as if it were its own
             ours.callback(self.reap)
-            self.sentinel = os.pidfd_open(self.pid)
+            self.sentinel = death_sentinel(self.pid, self.lifeline.fileno())
             self._send_settings(settings)
             for fd in (*self.output, self.flights.fileno(), self.requests.fileno()):
                 os.set_blocking(fd, False)
@@ -268,8 +269,9 @@ class Process:
         try:
             _, status, usage = os.wait4(self.pid, 0)
             code = os.waitstatus_to_exitcode(status)
-            if usage.ru_maxrss > self._inherited + _SLACK:
-                self.peak = usage.ru_maxrss * 1024
+            peak = usage.ru_maxrss * RUSAGE_UNIT
+            if peak > self._inherited + _SLACK:
+                self.peak = peak
         except ChildProcessError:  # the program waited for it
             code = None
         if code is None:
@@ -297,12 +299,6 @@ class Process:
             self.flights.fileno(), self.requests.fileno(), self.lifeline.fileno(),
             *self.output, self.sentinel,
         ]
-
-
-def _peak_here() -> int:
-    """Return the most memory that this process has had, in KiB, without what it inherited."""
-    with open("/proc/self/status", "rb") as file:
-        return next((int(line.split()[1]) for line in file if line.startswith(b"VmHWM:")), 0)
 
 
 # -- one worker ---------------------------------------------------------------------------

@@ -6,17 +6,14 @@ This module imports nothing that takes time: it is armed before anything else.
 import fcntl
 import os
 import signal
-import sys
 import threading
-
-_F_SETSIG = 10  # Linux; the module has no name for it
 
 
 def arm(fd: int) -> None:
     """Have this process and its group killed when the other end of `fd` closes."""
     os.set_inheritable(fd, False)
-    if sys.platform == "linux":
-        fcntl.fcntl(fd, _F_SETSIG, signal.SIGKILL)
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
         flags = fcntl.fcntl(fd, fcntl.F_GETFL)
         fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
@@ -25,7 +22,7 @@ def arm(fd: int) -> None:
                 os.killpg(0, signal.SIGKILL)
         except BlockingIOError:
             pass
-    else:  # no signal of one's choice: a thread waits, and needs the interpreter lock to act
+    else:  # no signal of one's choice: a thread waits, and needs the GIL to act
         threading.Thread(target=_wait, args=(fd,), daemon=True).start()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import importlib
 import marshal
-import os
 import pickle
 import select
 import socket
@@ -32,6 +31,7 @@ from lazyflow.store.memory import result_memory
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import encode
+from lazyflow.system import at_fork
 
 # -- in a worker: the user's modules are kept at the version that the caller has ----------
 #
@@ -393,7 +393,7 @@ class WorkerProcess(ABC):
         self._sending = threading.Lock()
         self.skipped: set[int] = set()
         self.reporter = Reporter(self.send_reports)
-        os.register_at_fork(after_in_child=self._in_fork)
+        at_fork(after_in_child=self._in_fork)
 
     def serve(self) -> None:
         """Do what is sent until the parent closes the socket."""

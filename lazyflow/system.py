@@ -1,0 +1,302 @@
+"""What operating systems have and others lack: each in the form of Linux and in a portable one.
+
+The form is chosen by what is there, never by the system's name, so that a kernel that is too old
+for one function is served as well, and tests can hide functions to try the other form. What is
+weaker without the functions of Linux:
+
+- a worker's death shows as the end of a socket that only it holds, so that a child that it forked
+  and that survives it delays the news (Linux: ``pidfd_open``);
+- workers note the parent's death in a thread, which has to wait for the GIL while C code keeps it
+  (Linux: the kernel sends them SIGKILL);
+- memory that was given back to a store stays with it until its end (Linux: ``MADV_REMOVE``);
+- results are sent instead of written into memory of the parent, and arrays on files that were
+  moved are copied (Linux: ``/proc``);
+- how much memory is left, and what processes use, is known only where psutil is installed.
+
+On Windows there are no processes of lazyflow's own at all: see `lacks_processes`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain, repeat, starmap
+from math import ceil
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+# -- processes, forks, cores -------------------------------------------------------------------
+
+#: `os.register_at_fork`; it does nothing where processes can't be forked.
+at_fork: Callable[..., None] = getattr(os, "register_at_fork", lambda **calls: None)
+
+
+def lacks_processes() -> str:
+    """Return what the system lacks for worker processes, "" where it has all.
+
+    >>> lacks_processes()
+    ''
+    """
+    import socket
+
+    needed = [(os, "fork"), (os, "killpg"), (socket, "AF_UNIX"), (select, "poll")]
+    return ", ".join(
+        f"{module.__name__}.{name}" for module, name in needed if not hasattr(module, name)
+    )
+
+
+def core_count() -> int:
+    """Return the number of cores that this process may use, by its affinity.
+
+    >>> core_count() >= 1
+    True
+    """
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        return os.process_cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# -- descriptors -------------------------------------------------------------------------------
+
+#: An object that closes a descriptor when it is collected, in C and without a warning. On Windows
+#: there is none, and nothing that needs one.
+_OWNER: Any = getattr(select, "epoll", None) or getattr(select, "kqueue", None)
+
+
+def owned(fd: int) -> Any:
+    """Return an object that closes a descriptor when it is collected.
+
+    It has ``fileno()`` and ``close()``.
+    """
+    return _OWNER.fromfd(fd)
+
+
+def opened(make: Callable[..., Any], *args: Any) -> Any:
+    """Return `owned` of the descriptor that a function returns.
+
+    Both are one step of C: a Ctrl-C can't come between them and leave the descriptor open.
+    """
+    return next(map(_OWNER.fromfd, starmap(make, (args,))))
+
+
+def opened_pipe() -> tuple[Any, Any]:
+    """Return `owned` of both ends of a new pipe.
+
+    >>> read, write = opened_pipe()
+    >>> os.write(write.fileno(), b"a"), os.read(read.fileno(), 9)
+    (1, b'a')
+    """
+    read, write = map(_OWNER.fromfd, chain.from_iterable(starmap(os.pipe, ((),))))
+    return read, write
+
+
+_OWN_DESCRIPTORS = "/proc/self/fd"
+
+
+def descriptor_path(fd: int) -> str:
+    """Return a path by which this process can open the file of a descriptor once more."""
+    return f"{_OWN_DESCRIPTORS if has_descriptors_of_others() else '/dev/fd'}/{fd}"
+
+
+def has_descriptors_of_others() -> bool:
+    """Tell whether a process can open files of another one by their numbers."""
+    return os.path.isdir(_OWN_DESCRIPTORS)
+
+
+def open_descriptor_of(process: int, number: int, label: str) -> int:
+    """Open a file of another process, for reading and writing; its name has to have the label.
+
+    Raises
+    ------
+    OSError
+        There is no such process here, or no such file.
+    """
+    fd = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if label in os.readlink(f"{_OWN_DESCRIPTORS}/{fd}"):
+            return fd
+        raise OSError("another machine's process, or another file by now")
+    except OSError:
+        os.close(fd)
+        raise
+
+
+Waker: TypeAlias = tuple[Any, Callable[[Any], Any], Callable[[], Any]]
+
+
+def make_waker() -> Waker:
+    """Return what a thread waits for, how others wake it, and how it notes that it is awake.
+
+    The first has a ``fileno()`` that is readable once the second was called, until the third is.
+    The second takes any argument and is all C, as callbacks of weak references must be; it holds
+    the descriptor open, which must not become another's while somebody may write to it. A call
+    while the third runs may be lost: the thread is awake then, and looks for work afterwards.
+    """
+    if not hasattr(os, "eventfd"):
+        return _pipe_waker()
+    wake = opened(os.eventfd, 0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    ring = partial(next, map(os.eventfd_write, repeat(wake.fileno()), repeat(1)))
+    ring.owner = wake  # type: ignore[attr-defined]
+    return wake, ring, partial(os.eventfd_read, wake.fileno())
+
+
+def _pipe_waker() -> Waker:
+    """Return likewise a pipe, which never has more than one byte: a full one would raise."""
+    read, write = opened_pipe()
+    byte = {0: b"\0"}  # whoever takes it writes it, the others write nothing
+    taken = starmap(byte.pop, repeat((0, b"")))
+    ring = partial(next, map(os.write, repeat(write.fileno()), taken))
+    ring.owner = read, write  # type: ignore[attr-defined]
+
+    def note() -> None:
+        os.read(read.fileno(), 1)
+        byte[0] = b"\0"
+
+    return read, ring, note
+
+
+class Poller:
+    """Waits for descriptors: `select.poll` with the methods of `select.epoll`."""
+
+    def __init__(self) -> None:
+        poll = self._poll = select.poll()
+        self.register, self.modify, self.unregister = poll.register, poll.modify, poll.unregister
+
+    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Return descriptors and what they are ready for, after so many seconds at most."""
+        return self._poll.poll(None if timeout is None else ceil(timeout * 1000))
+
+    def close(self) -> None:
+        """Do nothing: there is no descriptor."""
+
+
+def make_poller() -> Any:
+    """Return a new `select.epoll`, or what is nearest to it; the flags of `poll` are valid."""
+    return select.epoll() if hasattr(select, "epoll") else Poller()
+
+
+# -- the end of another process ----------------------------------------------------------------
+
+
+def death_sentinel(pid: int, lifeline: int) -> int:
+    """Return a new descriptor that becomes readable when a child ends.
+
+    Parameters
+    ----------
+    lifeline
+        This process's end of a socket pair of which only the child has the other end.
+    """
+    return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else os.dup(lifeline)
+
+
+# -- memory and use of processors --------------------------------------------------------------
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has had, without what it inherited where possible."""
+    for line in _lines("/proc/self/status"):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) << 10
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RUSAGE_UNIT
+
+
+#: Bytes of one unit of ``ru_maxrss``.
+RUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def total_memory() -> int | None:
+    """Return the bytes of memory that the machine has, None where that is not known."""
+    return _meminfo("MemTotal") or _by_psutil(lambda psutil: psutil.virtual_memory().total)
+
+
+def free_memory() -> int | None:
+    """Return the bytes that the machine can still give, None where that is not known."""
+    found = _meminfo("MemAvailable")
+    if found is None:
+        return _by_psutil(lambda psutil: psutil.virtual_memory().available)
+    return found
+
+
+def _meminfo(name: str) -> int | None:
+    for line in _lines("/proc/meminfo"):
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) << 10
+    return None
+
+
+def control_groups() -> list[tuple[str, str]]:
+    """Return the controllers and the path of each control group of this process."""
+    parts = [line.strip().split(":", 2) for line in _lines("/proc/self/cgroup")]
+    return [(part[1], part[2]) for part in parts if len(part) == 3]
+
+
+def process_usage(pid: int) -> tuple[int | None, int, float]:
+    """Return bytes of memory, how much of it is shared, and CPU seconds of a process.
+
+    None and zeros for one that has ended, and where that is not known.
+
+    >>> process_usage(-1)
+    (None, 0, 0.0)
+    """
+    memory = "".join(_lines(f"/proc/{pid}/statm")).split()
+    fields = "".join(_lines(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    if memory and fields:
+        ticks = int(fields[11]) + int(fields[12])
+        page = os.sysconf("SC_PAGE_SIZE")
+        return int(memory[1]) * page, int(memory[2]) * page, ticks / os.sysconf("SC_CLK_TCK")
+    return _by_psutil(partial(_psutil_usage, pid)) or (None, 0, 0.0)
+
+
+def _psutil_usage(pid: int, psutil: Any) -> tuple[int, int, float]:
+    process = psutil.Process(pid)
+    times = process.cpu_times()
+    return process.memory_info().rss, 0, times.user + times.system
+
+
+def idle_seconds() -> float | None:
+    """Return the seconds that the machine's cores have been idle since it started, where known."""
+    for line in _lines("/proc/stat"):
+        fields = line.split()
+        return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
+    return _by_psutil(lambda psutil: psutil.cpu_times().idle)
+
+
+def mapped_path(address: int) -> str | None:
+    """Return the present path of the file that is mapped at an address, None where unknown."""
+    for line in _lines("/proc/self/maps"):
+        if int(line[: line.index("-")], 16) == address:
+            parts = line.rstrip("\n").split(maxsplit=5)
+            return parts[5] if len(parts) == 6 else None
+    return None
+
+
+_NAMES = sys.getfilesystemencoding()
+
+
+def _lines(path: str) -> Iterator[str]:
+    """Yield the lines of a file of the kernel's; none where it is not there."""
+    try:
+        with open(path, encoding=_NAMES, errors="surrogateescape", newline="\n") as file:
+            yield from file
+    except OSError:  # not Linux, or a process that has ended
+        pass
+
+
+def _by_psutil(read: Callable[[Any], T]) -> T | None:
+    """Return what psutil knows, None where it is not installed or knows it neither."""
+    try:
+        import psutil
+    except ImportError:
+        return None
+    try:
+        return read(psutil)
+    except (psutil.Error, AttributeError, ValueError):
+        return None
