@@ -36,7 +36,7 @@ _FILES = 20  # descriptors of this process for its first worker, while that is s
 
 def no_process(what: str, error: OSError) -> WorkerDied:
     """Return the error for a process that the system refuses."""
-    if not os.path.isdir("/proc/self"):
+    if not os.path.isdir("/dev/fd"):  # on Linux a link to what is in /proc
         advice = (
             "/proc is not there, which workers need: mount it (mount -t proc proc /proc), or take"
         )
