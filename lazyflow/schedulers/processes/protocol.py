@@ -131,6 +131,9 @@ class Incoming:
                 found = array.array("i")
                 found.frombytes(content[: len(content) - len(content) % found.itemsize])
                 self._descriptors.extend(found)
+                if not _CLOSED_IN_CHILDREN:
+                    for fd in found:
+                        os.set_inheritable(fd, False)
         self._data += data
         return bool(data)
 

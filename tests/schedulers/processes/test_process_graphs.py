@@ -238,11 +238,14 @@ def test_workers_that_can_not_start(why: str, monkeypatch: pytest.MonkeyPatch) -
     assert meet()
 
 
+MEMORY = "os.memfd_create" if hasattr(os, "memfd_create") else "tempfile.mkstemp"
+
+
 def refuse(*_: Any, **__: Any) -> Any:
     raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
 
-@pytest.mark.parametrize("what", ["subprocess.Popen", "os.memfd_create", "mmap.mmap"])
+@pytest.mark.parametrize("what", ["subprocess.Popen", MEMORY, "mmap.mmap"])
 def test_no_memory_for_a_worker(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lazyflow.shutdown()
     with monkeypatch.context() as patch:

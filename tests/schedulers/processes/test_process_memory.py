@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from fault_tools import (
+    HAS_LINUX,
     LIMIT,
     MARK,
     ON,
@@ -130,7 +131,8 @@ def test_what_does_not_fit_where_it_must_pass_can_stay_where_it_is() -> None:
 
 
 @pytest.mark.skipif(
-    not shutil.which("unshare") or os.geteuid() != 0, reason="needs a mount of its own"
+    not shutil.which("unshare") or os.geteuid() != 0 or not HAS_LINUX,
+    reason="needs a mount of its own, and memory files that are in no folder",
 )
 def test_a_tiny_dev_shm() -> None:
     """It is not used: 16 MB pass between processes where it has room for 1."""

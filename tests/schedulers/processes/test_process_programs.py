@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fault_tools import (
+    HAS_LINUX,
     LIMIT,
     SLACK,
     Program,
@@ -122,7 +123,8 @@ def test_what_may_start_a_program(how: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root can take /proc away")
+    os.geteuid() != 0 or shutil.which("unshare") is None or not HAS_LINUX,
+    reason="only root can take /proc away, and only Linux needs it")
 def test_a_machine_without_proc_is_told_what_to_do() -> None:
     without = (
         "mount --make-rprivate / && umount -l /proc && exec \"$@\"", "sh", sys.executable, "-c",
