@@ -7,6 +7,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 # Layers; imports go down only, also inside functions (tests/test_layers.py):
 #
 #   0  errors, config, services    words
+#      system                      what operating systems have and others lack
 #      finalizers, recent          what is done when an object has gone; tables that forget
 #   1  graph/                      what a task is, its inputs and its name; the plan
 #   2  store/                      how values are kept and handed over

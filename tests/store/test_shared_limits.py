@@ -282,7 +282,7 @@ def test_what_the_machine_has():
 def test_what_a_control_group_has_left(tmp_path, monkeypatch, files, expected):
     for name, text in files.items():
         (tmp_path / f"memory.{name}").write_text(text)
-    monkeypatch.setattr(memory, "_meminfo", lambda name: None)
+    monkeypatch.setattr(memory, "free_memory", lambda: None)
     monkeypatch.setattr(memory, "_groups", [(str(tmp_path), "memory.max", "memory.current")])
     assert memory.available_memory() == expected
 
