@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -22,7 +23,7 @@ from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, g
 from lazyflow.schedulers.cluster.work import GroupReport, tell_observers
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
-from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.future import TaskFuture, when_all_done
 from lazyflow.schedulers.core.lifecycle import Lifecycle
 from lazyflow.schedulers.remote import environment
 
@@ -158,15 +159,8 @@ class EngineRun(Lifecycle):
             self._complete()
             return
         pending = self.inputs.take_leaves(self.plan, self.leaf_values)
-        left = iter((None,) * len(pending))
-
-        def one_more(_: Any) -> None:
-            if next(left, self) is self:  # the call after the loop is one more than the futures
-                self.engine.post(self._go, pending)
-
-        for _, future in pending:
-            future.add_callback(one_more)
-        one_more(None)
+        when_all_done(
+            [future for _, future in pending], partial(self.engine.post, self._go, pending))
 
     def deliver(self, i: int, value: Any) -> None:
         """Never called: workers run what their tasks turn into."""
