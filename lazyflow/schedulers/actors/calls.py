@@ -24,7 +24,7 @@ from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import plan_of
+from lazyflow.schedulers.core.lifecycle import plan_of_lazy
 from lazyflow.schedulers.core.run import make_run
 from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.values import IteratorItems
@@ -538,7 +538,7 @@ def finish(box: list[Any], scheduler: Any) -> None:
 
 
 def _computed(lazy: Any, scheduler: Any) -> Any:
-    run = make_run(plan_of(lazy), Request(), scheduler)
+    run = make_run(plan_of_lazy(lazy), Request(), scheduler)
     run.scheduler.start(run)
     run.scheduler.wait(run, None)
     try:

@@ -20,7 +20,9 @@ from typing import Any, NamedTuple, Protocol
 
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
+from lazyflow.schedulers.actors.deaths import shut_down
 from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.remote.calls import unsendable
 
 #: How a call ended, the first item of an outcome: (VALUE, plain value), (PACKED, packed value),
 #: (FAILURE, record of the error, description of the arguments), (KEPT, bytes of what the worker
@@ -72,28 +74,32 @@ class Keeper(Protocol):
     closing: bool
 
 
-class HostPort(Protocol):
-    """The way to the pool or the engine that runs the processes of actors."""
+class HostPort:
+    """The way to the pool or the engine that runs the processes of actors.
 
-    @property
-    def keeper(self) -> Keeper:
-        """The driver or the engine."""
+    Unless a subclass overrides them, the methods that count values and actors do nothing.
 
-    @property
-    def driver(self) -> Any:
-        """The driver of the pool whose tasks can wait for results, or None."""
+    keeper
+        The driver or the engine.
+    driver
+        The driver of the pool whose tasks can wait for results, or None.
+    post
+        Queues a step for the keeper's thread, which runs steps in order. Never locks.
+    encode
+        Returns a packed snapshot of a value. Called in the caller's thread; may raise.
+    """
+
+    keeper: Keeper
+    driver: Any = None
+    post: Callable[..., None]
+    encode: Callable[[Any], Any]
 
     def why_closed(self, label: str) -> BaseException:
         """Return the error of calls that come after the end of the keeper."""
-
-    def post(self, step: Callable[..., None], *details: Any) -> None:
-        """Queue a step for the keeper's thread, which runs steps in order. Never locks."""
+        return shut_down(label)
 
     def look(self) -> None:
         """Notice reloaded modules and changed settings. Called in the caller's thread."""
-
-    def encode(self, value: Any) -> Any:
-        """Return a packed snapshot of a value. Called in the caller's thread; may raise."""
 
     def own(self, packed: Any) -> None:
         """Count a packed value in; ignore other values."""
@@ -103,12 +109,16 @@ class HostPort(Protocol):
 
     def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
         """Return the error of a call whose part `role` could not be packed."""
+        return unsendable(task, role, error)
 
     def bring(self, value: Any, have: TakeValue) -> Any:
         """Return a remote value as `load` takes it, or NOT_HERE and call `have` with it later."""
+        bring_in_thread(self.post, value.get, have)
+        return NOT_HERE
 
     def load(self, value: Any) -> Any:
         """Return the packed value of an input. May raise."""
+        raise NotImplementedError
 
     def add(self, actor: Any) -> None:
         """Register an actor, so that it ends with the keeper."""
@@ -118,12 +128,15 @@ class HostPort(Protocol):
 
     def start(self, actor: Any) -> ActorLink:
         """Start a process for an actor; raise WorkerDied if the system refuses."""
+        raise NotImplementedError
 
     def pump_soon(self, actor: Any) -> None:
         """Call an actor's `pump` soon: once for several requests in a row."""
+        actor.pump()
 
     def node_of(self, call: ActorCall) -> Any:
         """Return the node that tasks of `driver` wait for. Called by any thread."""
+        raise AssertionError("only pools of processes have nodes")
 
 
 class ActorLink(Protocol):

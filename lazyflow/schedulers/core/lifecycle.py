@@ -485,7 +485,7 @@ def task_of(lazy: Any) -> Task:
     return task
 
 
-def plan_of(lazy: Any) -> Plan:
+def plan_of_lazy(lazy: Any) -> Plan:
     """Return the plan of a lazy value, or of a collection, that a task returned."""
     return make_plan([task_of(lazy)])
 
@@ -770,7 +770,7 @@ class Lifecycle(ABC):
         that return tasks takes constant memory.
         """
         try:
-            plan = plan_of(lazy)
+            plan = plan_of_lazy(lazy)
         except BaseException as error:
             return self._failed_late(i, error)
         parent: tuple[Any, int] = (self, i)

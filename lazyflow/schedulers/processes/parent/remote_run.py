@@ -15,7 +15,7 @@ from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, is_leaf, place_text, task_name
 from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
-from lazyflow.schedulers.core.lifecycle import Lifecycle, RunObservers, plan_of
+from lazyflow.schedulers.core.lifecycle import Lifecycle, RunObservers, plan_of_lazy
 from lazyflow.schedulers.processes.decisions.nodes import (
     ALWAYS,
     DONE,
@@ -283,7 +283,7 @@ class RemakingParent:
         """Begin the run."""
         i = self.node.i
         try:
-            plan = plan_of(lazy)
+            plan = plan_of_lazy(lazy)
         except BaseException as error:
             self.refuse(i, dressed(error, self.node.task, None))
             return

@@ -171,9 +171,13 @@ class PoolMemory:
 
     # -- values -----------------------------------------------------------------------------
 
+    def encode(self, value: Any, by_path: bool = False) -> Encoded:
+        """Encode a value of the caller's, in any thread; `take_own` counts it in."""
+        return encode(value, self.arenas.write, self.least, self.arenas.free, by_path)
+
     def encoded(self, value: Any) -> Encoded:
         """Encode a value of the caller's, and count it in once."""
-        encoded = encode(value, self.arenas.write, self.least, self.arenas.free, by_path=True)
+        encoded = self.encode(value, by_path=True)
         self.take_own(encoded)
         return encoded
 
@@ -360,7 +364,7 @@ _TOGETHER = 0.001  # seconds of packing, after which what is packed may go
 Packed: TypeAlias = tuple[Node, Any, Any, BaseException | None, dict[Any, Any]]
 
 
-def begin(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
+def begin_packing(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
     """Have nodes of one job packed; `packed`, see `ValueTable`, is posted for some at a time."""
     details = driver, nodes, packed
     try:
@@ -416,9 +420,7 @@ def _arguments(driver: Owner, run: Any, node: Node, written: dict[Any, Any]) -> 
 
 
 def _value(driver: Owner, run: Any, node: Node, literal: Literal) -> Encoded:
-    memory = driver.memory
-    write, free = memory.arenas.write, memory.arenas.free
-    encoded = encode(literal.value, write, memory.least, free, by_path=True)
+    encoded = driver.memory.encode(literal.value, by_path=True)
     if encoded.size >= LARGE and not run.is_inner:
         what = f"the lazy value made at {place_text(node.task)}"
         driver.copies.note(run.number, literal.value, what)
@@ -629,9 +631,8 @@ def put(driver: Owner, value: Any, task: Task) -> PoolValue:
     StoreFull
         There is no room for it.
     """
-    memory = driver.memory
     try:
-        encoded = encode(value, memory.arenas.write, memory.least, memory.arenas.free)
+        encoded = driver.memory.encode(value)
     except Unpicklable as error:
         text = f"{task._args[0].name}, at {place_text(task)},"
         raise serialization_error(text, "value", error) from None
@@ -639,7 +640,7 @@ def put(driver: Owner, value: Any, task: Task) -> PoolValue:
     node.phase = DONE
     node.value = encoded
     node.size = encoded.size
-    driver.loop.post(memory.take_own, encoded)
+    driver.loop.post(driver.memory.take_own, encoded)
     return PoolValue(driver, node, name_only(task), None)
 
 
