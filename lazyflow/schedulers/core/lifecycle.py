@@ -545,9 +545,18 @@ class Lifecycle(ABC):
 
     # -- for subclasses ---------------------------------------------------------------------
 
-    @abstractmethod
     def begin(self) -> None:
         """Put the run in motion; return soon."""
+        self.begun = True
+        self.observers.run_started(self)
+        if self.plan.outputs:
+            self._begin_tasks()
+        else:
+            self._complete()
+
+    @abstractmethod
+    def _begin_tasks(self) -> None:
+        """Have the tasks run."""
 
     @abstractmethod
     def deliver(self, i: int, value: Any) -> None:
