@@ -211,71 +211,60 @@ class RemoteRun(OffloadedRun):
 
 
 class EndedRun:
-    """What is kept of a run that is over while its tasks may have to run again."""
+    """What is kept of a run that is over while its tasks may have to run again.
+
+    It is the parent of the runs that make lost values again whose tasks had returned lazy ones.
+    Observers are not called then, and an error is that of the value alone.
+    """
 
     over = True
+    attached = deadline = None
+    stop = ()
     observers = RunObservers()  # they were told of its end
 
     def __init__(self, run: RemoteRun) -> None:
+        old = run.request
+        self.request = Request(old.num_workers, True, old.background, old.check_mutation)
         self.driver = run.driver
-        self.scheduler = run.scheduler
-        self.request = run.request
+        self.job = run.job
         self.number = run.number
         self.is_inner = run.is_inner
         self.environment = run.environment
         self.functions = run.functions
         self.literals = run.literals
         self.watches = run.watches
-
-
-class RemakingParent:
-    """The parent of a run that makes a lost value again, whose task had returned a lazy value.
-
-    The run of that task is over, so this takes its place: observers are not called, and an error is
-    that of the value alone.
-    """
-
-    attached = deadline = None
-    stop = ()
-
-    def __init__(self, node: Node, ended: EndedRun) -> None:
-        self.driver = ended.driver
-        self.node = node
-        self.job = node.job
-        self.environment = ended.environment
-        old = ended.request
-        self.request = Request(old.num_workers, True, old.background, old.check_mutation)
         self.children: set[Any] = set()
-        self._scheduler = ended.scheduler
+        self._scheduler = run.scheduler
+        self._remade: dict[int, Node] = {}
 
-    def compute(self, lazy: Any) -> None:
-        """Begin the run."""
-        i = self.node.i
+    def remake(self, node: Node, lazy: Any) -> None:
+        """Compute the lazy value that the task of a node has returned again."""
+        self._remade[node.i] = node
         try:
             plan = plan_of_lazy(lazy)
         except BaseException as error:
-            self.refuse(i, dressed(error, self.node.task, None))
+            self.refuse(node.i, dressed(error, node.task, None))
             return
-        self.job.later[self.node] = self
-        run = RemoteRun(plan, self.request, self._scheduler, (self, i))
+        self.job.later[node] = self
+        run = RemoteRun(plan, self.request, self._scheduler, (self, node.i))
         self.children.add(run)
         run.begin()
 
-    def task(self, _: int) -> Task:
-        """Return the task that the run is for."""
-        return self.node.task
+    def task(self, i: int) -> Task:
+        """Return a task that ran again."""
+        return self._remade[i].task
 
-    def node_of(self, _: int) -> Node:
-        """Return the node that the run is for."""
-        return self.node
+    def node_of(self, i: int) -> Node:
+        """Return the node of a task that ran again."""
+        return self._remade[i]
 
-    def deliver(self, _: int, value: Any) -> None:
-        """Take the result, from any thread."""
-        self.driver.loop.post(self.driver.values.remade, self.node, value, None)
+    def deliver(self, i: int, value: Any) -> None:
+        """Take a value that was made again, from any thread."""
+        self.driver.loop.post(self.driver.values.remade, self._remade[i], value, None)
 
-    def refuse(self, _: int, error: BaseException) -> None:
-        """Take the failure, from any thread."""
-        self.driver.loop.post(self.driver.values.remade, self.node, None, error)
+    def refuse(self, i: int, error: BaseException) -> None:
+        """Take the failure of such a value, from any thread."""
+        self.driver.loop.post(self.driver.values.remade, self._remade[i], None, error)
 
 
 class ProcessInside(Worker):
