@@ -18,106 +18,10 @@ from lazyflow.errors import WorkerDied
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall, waiting_actor
 from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
-from lazyflow.schedulers.actors.ports import NOT_HERE, HostPort
+from lazyflow.schedulers.actors.ports import NOT_HERE
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, TIMED, error_of, packed_call
-
-# -- the inputs of an actor's calls: waited for, brought where that is needed, and packed
-
-
-class InputGatherer:
-    """Fills in the input values of calls. Runs in the port's thread.
-
-    Parameters
-    ----------
-    queue
-        Called with a call that `take` got, once it may be sent.
-    pump
-        Called when a value has arrived for which a call waited.
-    cancel
-        Called with the error when a step here has failed.
-    spec
-        The actor's.
-
-    Attributes
-    ----------
-    late
-        If several calls may be under way at once, those whose inputs are not there: others pass
-        them, which may be what they wait for.
-    """
-
-    def __init__(
-        self, port: HostPort, queue: Callable[[PackedCall], None], pump: Callable[[], None],
-        cancel: Callable[[BaseException], None], spec: ActorSpec,
-    ) -> None:
-        self._port = port
-        self._queue = queue
-        self._pump = pump
-        self._is_concurrent = spec.concurrency > 1
-        self.late: dict[PackedCall, None] = {}
-        self.cancel = cancel
-
-    def take(self, item: PackedCall) -> None:
-        """Gather the inputs of a call and queue it: now, or when they are there if it is late."""
-        self.gather(item)
-        if item.missing and self._is_concurrent:
-            self.late[item] = None
-        else:
-            self._queue(item)
-
-    def drop(self, call: ActorCall) -> list[PackedCall]:
-        """Forget a late call that was cancelled; return it."""
-        dropped = [item for item in self.late if item.call is call]
-        for item in dropped:
-            del self.late[item]
-        return dropped
-
-    def gather(self, item: PackedCall) -> None:
-        """Fill in the inputs that are done, and subscribe to the others."""
-        for k, future in enumerate(item.futures):
-            if future.done():
-                self._input_done(item, k, future)
-            else:
-                future.add_callback(partial(self._port.post, self._input_came, item, k))
-
-    def _input_came(self, item: PackedCall, k: int, future: TaskFuture) -> None:
-        self._input_done(item, k, future)
-        self._came(item)
-
-    def _input_done(self, item: PackedCall, k: int, future: TaskFuture) -> None:
-        value, error = future.local_outcome()
-        if error is None and future.is_elsewhere():
-            value = self._port.bring(value, partial(self._have, item, k))
-            if value is NOT_HERE:
-                return
-        self._put(item, k, value, error)
-
-    def _came(self, item: PackedCall) -> None:
-        if item in self.late and not item.missing:
-            del self.late[item]
-            self._queue(item)
-        self._pump()
-
-    def _have(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
-        """Receive a value that was fetched."""
-        self._put(item, k, value, error)
-        self._came(item)
-
-    def _put(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
-        item.missing -= 1
-        if item.is_over:  # it was cancelled, or its actor has ended
-            return
-        if error is not None:
-            item.error = error
-            return
-        try:
-            item.values[k] = self._port.load(value)
-        except Exception as broken:
-            item.error = self._port.unsendable(item.task, "value", broken)
-
-
-# -- the actor ----------------------------------------------------------------------------
 
 AHEAD = 64  # calls that are sent before the first of them is answered
 
@@ -127,6 +31,9 @@ class RemoteActor:
 
     waiting
         Calls that were not sent, in order.
+    late
+        If several calls may be under way at once, those whose inputs are not there: others pass
+        them, which may be what they wait for.
     flying
         Calls that were sent and not answered, by number, in order.
     error
@@ -140,8 +47,7 @@ class RemoteActor:
         self.waiting: deque[PackedCall] = deque()
         self.flying: dict[int, PackedCall] = {}
         self.error: Callable[[PackedCall], BaseException] | None = None
-        self._inputs = InputGatherer(port, self.waiting.append, self.pump, self.cancel, spec)
-        self.late = self._inputs.late
+        self.late: dict[PackedCall, None] = {}
         self._numbers = count(1)
         self._link: ports.ActorLink | None = None
         self._window = max(AHEAD, spec.concurrency)
@@ -244,7 +150,7 @@ class RemoteActor:
         self.port.add(self)
         self.port.own(self._made_of)
         self.port.own(self._init.arguments)
-        self._inputs.gather(self._init)
+        self._gather(self._init)
         self._start()
 
     def _start(self) -> None:
@@ -319,7 +225,8 @@ class RemoteActor:
         number = self.number_of(call)
         if number and self._link is not None:
             self._link.skip(number)
-        for item in self._inputs.drop(call):
+        for item in [each for each in self.late if each.call is call]:
+            del self.late[item]
             self._release(item)
         self.pump()
 
@@ -423,8 +330,58 @@ class RemoteActor:
         if self.error is not None:
             self._fail(item, self.error)
             return
-        self._inputs.take(item)
+        self._gather(item)
+        if item.missing and self.spec.concurrency > 1:
+            self.late[item] = None
+        else:
+            self.waiting.append(item)
         self.port.pump_soon(self)
+
+    def _gather(self, item: PackedCall) -> None:
+        """Fill in the inputs of a call that are done, and subscribe to the others."""
+        for k, future in enumerate(item.futures):
+            if future.done():
+                self._input_done(item, k, future)
+            else:
+                future.add_callback(partial(self.port.post, self._input_came, item, k))
+
+    def _input_came(self, item: PackedCall, k: int, future: TaskFuture) -> None:
+        self._input_done(item, k, future)
+        self._go_on(item)
+
+    def _input_done(self, item: PackedCall, k: int, future: TaskFuture) -> None:
+        value, error = future.local_outcome()
+        if error is None and future.is_elsewhere():
+            value = self.port.bring(value, partial(self._have_input, item, k))
+            if value is NOT_HERE:
+                return
+        self._put(item, k, value, error)
+
+    def _have_input(
+        self, item: PackedCall, k: int, value: Any, error: BaseException | None
+    ) -> None:
+        """Receive a value that was fetched."""
+        self._put(item, k, value, error)
+        self._go_on(item)
+
+    def _go_on(self, item: PackedCall) -> None:
+        """Queue a late call when its last input has arrived, and send what can be sent."""
+        if item in self.late and not item.missing:
+            del self.late[item]
+            self.waiting.append(item)
+        self.pump()
+
+    def _put(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
+        item.missing -= 1
+        if item.is_over:  # it was cancelled, or its actor has ended
+            return
+        if error is not None:
+            item.error = error
+            return
+        try:
+            item.values[k] = self.port.load(value)
+        except Exception as broken:
+            item.error = self.port.unsendable(item.task, "value", broken)
 
     def pump(self) -> None:
         """Send the calls that can be sent, in order."""
