@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from lazyflow.errors import SerializationError
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
-from lazyflow.schedulers.core.errors.failures import is_users_interrupt, text_of
+from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.errors.records import rebuilt, record
+from lazyflow.schedulers.remote.calls import unreadable_result
 from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.ownership import copied
 from lazyflow.store.pickling.pickler import Pickler, loads_owned
@@ -88,11 +88,7 @@ class PackedValue:
         except BaseException as error:
             if is_users_interrupt(error):
                 raise
-            raise SerializationError(
-                f"the result of a task was pickled in its worker but can't be unpickled where it "
-                f"is needed: {type(error).__name__}: {text_of(error)}. Return what pickle can "
-                "restore, such as arrays, numbers, or objects of classes that are importable."
-            ) from error
+            raise unreadable_result(error) from error
 
 
 #: Goes before the memory of a value. distributed reads the first memory of a message together with

@@ -240,7 +240,7 @@ def wait_for(
             future.remove_callback(one_more)
 
 
-def when_all_done(futures: Sequence[TaskFuture], then: Callable[[], None]) -> None:
+def when_all_done(futures: Sequence[TaskFuture], then: Callable[[], object]) -> None:
     """Call `then` once, in the thread of the last, when all are done: now if they are."""
     left = iter([None] * len(futures))  # taken one by one, each by one thread alone
 

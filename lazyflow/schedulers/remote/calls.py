@@ -363,3 +363,12 @@ def unreadable(
         f"{what} of {of} was pickled but can't be unpickled in its worker: "
         f"{type(error).__name__}: {text_of(error)}. {advice}"
     )
+
+
+def unreadable_result(error: BaseException) -> SerializationError:
+    """Return the error of a result that its worker has pickled, and that can't be unpickled."""
+    return SerializationError(
+        f"the result of a task was pickled in its worker but can't be unpickled where it is "
+        f"needed: {type(error).__name__}: {text_of(error)}. Return what pickle can restore, such "
+        "as arrays, numbers, or objects of classes that are importable."
+    )

@@ -277,10 +277,6 @@ class OwnerLink:
         """Tell the owner that there is no handle on an actor here any more."""
         self._sent((RELEASE, number))
 
-    def tell(self, *message: Any) -> None:
-        """Send a message that has no answer."""
-        self._sent(message)
-
     def _sent(self, message: tuple[Any, ...], buffers: Any = ()) -> bool:
         if self.is_over:
             return False
@@ -325,7 +321,7 @@ class OwnerLink:
         else:
             call.future.set_value(value)
         if flag:  # the owner holds the actors whose handles are in it, until they are held here
-            when_all_done(tuple(_unheld), partial(self.tell, CANCEL, n))
+            when_all_done(tuple(_unheld), partial(self._sent, (CANCEL, n)))
 
     def _end(self) -> None:
         """Fail what was asked: the owner is gone."""

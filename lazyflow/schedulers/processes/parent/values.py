@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
 from lazyflow import config
-from lazyflow.errors import Cancelled, SerializationError
+from lazyflow.errors import Cancelled
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, with_call_note
 from lazyflow.schedulers.core.errors.words import summary
@@ -37,6 +37,7 @@ from lazyflow.schedulers.remote.calls import (
     is_quickly_packed,
     name_only,
     packed_call,
+    unreadable_result,
 )
 from lazyflow.schedulers.remote.large_values import LARGE, KnownValues, named_arguments
 from lazyflow.store.memory import result_memory
@@ -570,14 +571,7 @@ class PoolValue:
                 raise
             if type(error) is MemoryError:  # whose message has the remedy
                 raise with_call_note(error, self.task, None) from None
-            raise with_call_note(
-                SerializationError(
-                    f"the result of a task was pickled in its worker but can't be unpickled here: "
-                    f"{type(error).__name__}: {error}. Return what pickle can restore, such as "
-                    "arrays, numbers, or objects of classes that are importable here."
-                ),
-                self.task, None,
-            ) from error
+            raise with_call_note(unreadable_result(error), self.task, None) from error
 
 
 def not_here(what: str) -> Cancelled:
