@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from lazyflow.graph.task import Task
-from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
+from lazyflow.schedulers.actors.calls import MISSING, ActorCall, PackedCall
 from lazyflow.schedulers.actors.deaths import shut_down
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import unsendable
@@ -28,8 +28,6 @@ from lazyflow.schedulers.remote.calls import unsendable
 #: (FAILURE, record of the error, description of the arguments), (KEPT, bytes of what the worker
 #: keeps). Of a call with the flag TIMED, the last item is its `CallTimes`, or None.
 VALUE, PACKED, FAILURE, KEPT = range(4)
-
-NOT_HERE: Any = object()  #: stands for a value that will be fetched
 
 #: The arguments of a call on the wire: (arguments, flags, binding, sources, loads).
 Arguments = tuple[Any, int, Any, tuple[int, ...] | None, list[Any]]
@@ -112,9 +110,9 @@ class HostPort:
         return unsendable(task, role, error)
 
     def bring(self, value: Any, have: TakeValue) -> Any:
-        """Return a remote value as `load` takes it, or NOT_HERE and call `have` with it later."""
+        """Return a remote value as `load` takes it, or MISSING and call `have` with it later."""
         bring_in_thread(self.post, value.get, have)
-        return NOT_HERE
+        return MISSING
 
     def load(self, value: Any) -> Any:
         """Return the packed value of an input. May raise."""

@@ -18,8 +18,6 @@ from lazyflow.errors import WorkerDied
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall, waiting_actor
 from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
-from lazyflow.schedulers.actors.ports import NOT_HERE
-from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, TIMED, error_of, packed_call
 
@@ -150,7 +148,7 @@ class RemoteActor:
         self.port.add(self)
         self.port.own(self._made_of)
         self.port.own(self._init.arguments)
-        self._gather(self._init)
+        self._init.gather(self)
         self._start()
 
     def _start(self) -> None:
@@ -330,58 +328,19 @@ class RemoteActor:
         if self.error is not None:
             self._fail(item, self.error)
             return
-        self._gather(item)
+        item.gather(self)
         if item.missing and self.spec.concurrency > 1:
             self.late[item] = None
         else:
             self.waiting.append(item)
         self.port.pump_soon(self)
 
-    def _gather(self, item: PackedCall) -> None:
-        """Fill in the inputs of a call that are done, and subscribe to the others."""
-        for k, future in enumerate(item.futures):
-            if future.done():
-                self._input_done(item, k, future)
-            else:
-                future.add_callback(partial(self.port.post, self._input_came, item, k))
-
-    def _input_came(self, item: PackedCall, k: int, future: TaskFuture) -> None:
-        self._input_done(item, k, future)
-        self._go_on(item)
-
-    def _input_done(self, item: PackedCall, k: int, future: TaskFuture) -> None:
-        value, error = future.local_outcome()
-        if error is None and future.is_elsewhere():
-            value = self.port.bring(value, partial(self._have_input, item, k))
-            if value is NOT_HERE:
-                return
-        self._put(item, k, value, error)
-
-    def _have_input(
-        self, item: PackedCall, k: int, value: Any, error: BaseException | None
-    ) -> None:
-        """Receive a value that was fetched."""
-        self._put(item, k, value, error)
-        self._go_on(item)
-
-    def _go_on(self, item: PackedCall) -> None:
+    def arrived(self, item: PackedCall) -> None:
         """Queue a late call when its last input has arrived, and send what can be sent."""
         if item in self.late and not item.missing:
             del self.late[item]
             self.waiting.append(item)
         self.pump()
-
-    def _put(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
-        item.missing -= 1
-        if item.is_over:  # it was cancelled, or its actor has ended
-            return
-        if error is not None:
-            item.error = error
-            return
-        try:
-            item.values[k] = self.port.load(value)
-        except Exception as broken:
-            item.error = self.port.unsendable(item.task, "value", broken)
 
     def pump(self) -> None:
         """Send the calls that can be sent, in order."""

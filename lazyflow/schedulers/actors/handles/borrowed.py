@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from lazyflow.errors import WorkerDied
 from lazyflow.finalizers import LastCall
 from lazyflow.graph.task import Task, place
-from lazyflow.schedulers.actors.calls import ActorCall, WaitingActor
+from lazyflow.schedulers.actors.calls import ActorCall, PackedCall, WaitingActor
 from lazyflow.schedulers.actors.handles.wire import (
     AWAITED,
     CALL,
@@ -28,7 +28,7 @@ from lazyflow.schedulers.actors.handles.wire import (
     connected,
     opened,
 )
-from lazyflow.schedulers.actors.ports import bring_in_thread
+from lazyflow.schedulers.actors.ports import HostPort
 from lazyflow.schedulers.core.errors.failures import with_call_note
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.future import TaskFuture, wait_for, when_all_done
@@ -53,13 +53,14 @@ class BorrowedActor:
     def __init__(
         self, link: OwnerLink | None, number: int, label: str, is_concurrent: bool
     ) -> None:
+        self.port = _HerePort()
         self._link = link
         self._number = number
         self._label = label
         self._is_concurrent = is_concurrent
         self._has_ended = link is None
         self._lock = threading.Lock()
-        self._waiting: deque[_Outgoing] = deque()
+        self._waiting: deque[PackedCall] = deque()
         self._end = LastCall(link.release, number) if link is not None else None
 
     @property
@@ -73,23 +74,30 @@ class BorrowedActor:
             self._refuse(call)
             return
         call.host = self
+        item, call.inputs = PackedCall(call), []
         try:
-            item = _Outgoing(call, self._number)
+            item.arguments, item.flags, item.binding = packed_call(call.task, self.port.encode)
         except Exception as error:
             call.future.set_error(unsendable(call.task, "args", error))
             return
         with self._lock:
             self._waiting.append(item)
-        item.gather(self._send_ready)
+        item.gather(self)
+        self._send_ready()
         with self._lock:
-            if item in self._waiting:  # the caller may change what it has given
-                item.keep_arguments()
+            if item in self._waiting and item.flags & BLOB:
+                item.arguments = _copied(item.arguments)  # the caller may change what it has given
+
+    def arrived(self, item: PackedCall) -> None:
+        """Send what can be sent, when the last input of a call has arrived."""
+        if not item.missing:
+            self._send_ready()
 
     def _send_ready(self) -> None:
-        failed: list[_Outgoing] = []
+        failed: list[PackedCall] = []
         with self._lock:  # also while they are sent: another thread's must not pass them
             for item in tuple(self._waiting):
-                if not (item.is_ready or item.call.future.done()):
+                if item.missing and not item.call.future.done():
                     if self._is_concurrent:
                         continue
                     break
@@ -102,9 +110,9 @@ class BorrowedActor:
             else:
                 self._refuse(item.call)
 
-    def _sent(self, item: _Outgoing) -> bool:
+    def _sent(self, item: PackedCall) -> bool:
         assert self._link is not None
-        return item.error is None and self._link.call(item, self)
+        return item.error is None and self._link.call(item, self._number, self)
 
     def _refuse(self, call: ActorCall) -> None:
         call.future.was_refused = True
@@ -140,73 +148,23 @@ class BorrowedActor:
         """Do nothing: the link is told when this object is collected."""
 
 
-class _Outgoing:
-    """A call on its way to the owner: packed as its arguments were when it was made."""
+def _message(number: int, item: PackedCall) -> tuple[tuple[Any, ...], list[Any]]:
+    """Return what follows the number of the request of a call, and the buffers."""
+    buffers: list[Any] = []
 
-    def __init__(self, call: ActorCall, number: int) -> None:
-        self.call = call
-        self.number = number
-        self.error: BaseException | None = None
-        self._futures, call.inputs = call.inputs, []
-        self.values: list[Packed] = [(b"", ())] * len(self._futures)
-        self._missing = [None] * len(self._futures)  # popped: threads may bring values at once
-        self.arguments, self.flags, self.binding = packed_call(call.task, _packed)
+    def counted(packed: Packed) -> tuple[bytes, int]:
+        stream, found = packed
+        buffers.extend(found)
+        return stream, len(found)
 
-    @property
-    def is_ready(self) -> bool:
-        return not self._missing
-
-    def keep_arguments(self) -> None:
-        """Copy the memory of the arguments, which is the caller's until then."""
-        if self.flags & BLOB:
-            self.arguments = _copied(self.arguments)
-
-    def gather(self, have_all: Callable[[], None]) -> None:
-        """Pack the values of the inputs as they come, then call `have_all`."""
-        if not self._futures:
-            have_all()
-        for k, future in enumerate(self._futures):
-            future.add_callback(partial(self._came, have_all, k))
-
-    def _came(self, have_all: Callable[[], None], k: int, future: TaskFuture) -> None:
-        value, error = future.local_outcome()
-        have = partial(self._have, have_all, k)
-        if error is None and future.is_elsewhere():
-            bring_in_thread(lambda step, *given: step(*given), value.get, have)
-        else:
-            have(value, error)
-
-    def _have(
-        self, have_all: Callable[[], None], k: int, value: Any, error: BaseException | None
-    ) -> None:
-        try:
-            if error is None:
-                self.values[k] = _copied(_packed(value))  # who asks for it may edit it
-        except Exception as failed:
-            error = unsendable(self.call.task, "value", failed)
-        if error is not None:
-            self.error = error
-        self._futures[k] = None  # type: ignore[call-overload]  # its value may be large
-        self._missing.pop()
-        if not self._missing:
-            have_all()
-
-    def message(self) -> tuple[tuple[Any, ...], list[Any]]:
-        """Return what follows the number of the request, and the buffers."""
-        buffers: list[Any] = []
-
-        def counted(packed: Packed) -> tuple[bytes, int]:
-            stream, found = packed
-            buffers.extend(found)
-            return stream, len(found)
-
-        arguments = counted(self.arguments) if self.flags & BLOB else self.arguments
-        given = [counted(each) for each in self.values]
-        call = self.call
-        return (
-            self.number, call.method, place(call.task), _hidden(call.task), self.flags,
-            self.binding, arguments, given,
-        ), buffers
+    arguments = counted(item.arguments) if item.flags & BLOB else item.arguments
+    sources = range(len(item.values)) if item.sources is None else item.sources
+    given = [counted(item.values[k]) for k in sources]
+    task = item.task
+    return (
+        number, item.call.method, place(task), _hidden(task), item.flags, item.binding, arguments,
+        given,
+    ), buffers
 
 
 def _hidden(task: Task) -> tuple[str, ...] | bool:
@@ -215,10 +173,20 @@ def _hidden(task: Task) -> tuple[str, ...] | bool:
     return hide or any(each._options.hide is True for each in task._inputs)
 
 
-def _packed(value: Any) -> Packed:
-    """Pickle a value without a copy of its memory; its task, or its future, holds its handles."""
-    stream, buffers, _ = pickled(value)
-    return stream, buffers
+class _HerePort(HostPort):
+    """Runs steps at once, in whichever thread has a value."""
+
+    def post(self, step: Callable[..., None], *details: Any) -> None:
+        step(*details)
+
+    def encode(self, value: Any) -> Packed:
+        """Pickle a value without a copy of its memory; its task, or its future, holds its handles.
+        """
+        stream, buffers, _ = pickled(value)
+        return stream, buffers
+
+    def load(self, value: Any) -> Packed:
+        return _copied(self.encode(value))  # who asks for it may edit it
 
 
 def _copied(packed: Packed) -> Packed:
@@ -249,10 +217,10 @@ class OwnerLink:
             self._end()
         return asked
 
-    def call(self, item: _Outgoing, host: BorrowedActor) -> bool:
+    def call(self, item: PackedCall, number: int, host: BorrowedActor) -> bool:
         """Send a call; return False if the owner is gone."""
         n = next(self._numbers)
-        details, buffers = item.message()
+        details, buffers = _message(number, item)
         self._calls[n] = item.call, host  # and with that the actor, until it is answered
         if self._sent((CALL, n, *details), buffers):
             return True

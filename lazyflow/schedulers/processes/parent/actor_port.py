@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
 from lazyflow.graph.task import Task, place_text
-from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
+from lazyflow.schedulers.actors.calls import MISSING, ActorCall, PackedCall
 from lazyflow.schedulers.actors.deaths import ProcessEnd
 from lazyflow.schedulers.actors.ports import (
-    NOT_HERE,
     PACKED,
     ActorLink,
     HostPort,
@@ -124,7 +123,7 @@ class ProcessPort(HostPort):
         if value.value is None:
             assert value.node is not None
             self.driver.values.fetch(value.node, _Arrival(have))
-            return NOT_HERE
+            return MISSING
         return value.value
 
     def load(self, value: Any) -> Any:
