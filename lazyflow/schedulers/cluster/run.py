@@ -121,6 +121,9 @@ class EngineRun(OffloadedRun):
     ----------
     name
         The name of the run for workers.
+    head
+        What all groups are sent with: that name, the caller's environment for tasks, and the
+        options of the request that workers need (see work.py).
     under_way
         Groups that are submitted and not done, by number.
     suspects
@@ -150,7 +153,7 @@ class EngineRun(OffloadedRun):
         observers = self.observers
         observed = bool(observers.members), bool(observers.on_ran), observers.sampling
         flags = self.request.collect, self.request.check_mutation, *observed
-        self._head = self.name, self.context.copy().run(environment.packed), flags
+        self.head = self.name, self.context.copy().run(environment.packed), flags
         self.wanted = set(self.plan.outputs)
         pending = self.inputs.take_leaves(self.plan, self.leaf_values)
         when_all_done(
@@ -213,7 +216,7 @@ class EngineRun(OffloadedRun):
 
     def _packed(self, group: TaskGroup) -> list[Submission]:
         """Pack a group; return an empty list if one of its tasks can't be packed."""
-        packer = Packer(self.queue, self.inputs, self.wanted, self._head, self.watches)
+        packer = Packer(self)
         try:
             payload = packer.packed(group)
         except Unsendable as unsendable:
