@@ -316,7 +316,7 @@ def _filled(
     if flags & BLOB:
         arguments = take(arguments)
     values = [take(each) for each in given]
-    return RecordCall(len, arguments, flags, (binding, None), values, [])._filled()
+    return RecordCall(len, arguments, flags, (binding, None), values, []).filled()
 
 
 exchange = ActorExchange()
