@@ -24,7 +24,7 @@ from lazyflow.schedulers.actors.calls import (
     finish,
     waiting_actor,
 )
-from lazyflow.schedulers.actors.deaths import shut_down
+from lazyflow.schedulers.actors.ports import shut_down
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
 from lazyflow.schedulers.core.future import TaskFuture, when_all_done
 from lazyflow.schedulers.core.lifecycle import scheduler_here

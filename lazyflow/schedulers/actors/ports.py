@@ -1,7 +1,7 @@
 """The ends by which an actor reaches the process that its object lives in, and the reverse.
 
 `RemoteActor` on the caller's side and `ActorInstance` in the worker are the same for pools of
-processes and for engines. What differs is behind four small protocols::
+processes and for engines. What differs is behind four small classes, of which three are protocols::
 
     caller                                worker
     RemoteActor -- HostPort               WorkerPort -- ActorInstance
@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from lazyflow.errors import Cancelled
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.actors.calls import MISSING, ActorCall, PackedCall
-from lazyflow.schedulers.actors.deaths import shut_down
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import unsendable
 
@@ -63,6 +64,27 @@ class MakeActor(NamedTuple):
     waiting: tuple[Any, ...] | None
 
 
+@dataclass
+class ProcessEnd:
+    """What is known of the end of an actor's process.
+
+    how, where
+        In words, as in ``"ended by SIGKILL"`` and ``"process 12"``.
+    last
+        The highest number of a call that had begun; None if unknown: all may have begun.
+    answers
+        (number, outcome, state) of calls that had ended and whose answers did not arrive.
+    cause
+        The error of the engine.
+    """
+
+    how: str
+    where: str
+    last: int | None
+    answers: list[tuple[int, Any, Any]] = field(default_factory=list)
+    cause: BaseException | None = None
+
+
 # -- on the caller's side -------------------------------------------------------------------
 
 
@@ -70,6 +92,11 @@ class Keeper(Protocol):
     """A pool's driver or an engine. Once `closing` is set, posted steps are not run any more."""
 
     closing: bool
+
+
+def shut_down(label: str) -> BaseException:
+    """Return the error of calls after lazyflow was shut down."""
+    return Cancelled(f"the actor {label} was ended by lazyflow.shutdown(), or with Python")
 
 
 class HostPort:

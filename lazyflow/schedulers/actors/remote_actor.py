@@ -3,6 +3,7 @@
 A call is packed in the caller's thread, so what it is given is as it was then. The port's thread
 keeps calls in order until their inputs are there, sends several without waiting for answers, and
 takes the end of the process in: the call that ran fails, those after it go on in a new process.
+The errors of such calls stand first.
 """
 
 from __future__ import annotations
@@ -17,9 +18,71 @@ from typing import Any
 from lazyflow.errors import WorkerDied
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall, waiting_actor
-from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
+from lazyflow.schedulers.core.errors.failures import with_call_note
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, TIMED, error_of, packed_call
+
+# -- the errors of calls whose process has ended ------------------------------------------
+
+
+class DeathErrors:
+    """Makes the errors of an actor's calls after its process has ended.
+
+    Parameters
+    ----------
+    ran
+        The name of the call that ran then; empty if none did.
+    is_last
+        Whether the actor is not started again.
+    """
+
+    def __init__(self, spec: ActorSpec, end: ports.ProcessEnd, ran: str, is_last: bool) -> None:
+        self._restarts = spec.restarts
+        self._what = f"the actor {spec.label} ({end.where}) {end.how}"
+        self._ran = f" while it ran {ran}" if ran else " while no call ran"
+        self._cause = end.cause
+        self._is_last = is_last
+
+    def running(self, item: PackedCall, has_state: bool, had_ended: bool) -> BaseException:
+        """Return the error of a call that ran, or whose answer was lost on the way."""
+        if self._is_last:
+            then = f"All later calls fail: {self._advice()}"
+        else:
+            then = "It was started again from " + (
+                "its last checkpoint." if has_state else
+                "its constructor: checkpoint= of lazyflow.actor keeps its state."
+            )
+        when = f"while it ran {item.name}"
+        if had_ended:
+            when = f"before the answer of {item.name}, which it had begun, arrived"
+        died = with_call_note(
+            WorkerDied(
+                f"{self._what} {when}. The call is not run again, since it "
+                f"is not known what it had done. {then}"
+            ),
+            item.task, None,
+        )
+        if self._cause is not None:
+            died.__cause__ = self._cause
+        return died
+
+    def later(self, item: PackedCall) -> BaseException:
+        """Return the error of a call that could not run."""
+        return with_call_note(
+            WorkerDied(f"{item.name} can't be run: {self._what}{self._ran}; {self._advice()}"),
+            item.task, None,
+        )
+
+    def _advice(self) -> str:
+        if self._restarts:
+            return f"its {self._restarts} restarts are used up."
+        return (
+            "it has no restarts. lazyflow.actor(..., restarts=1, checkpoint=...) starts an actor "
+            "again, with the state it had."
+        )
+
+
+# -- the actor ----------------------------------------------------------------------------
 
 AHEAD = 64  # calls that are sent before the first of them is answered
 
@@ -171,7 +234,7 @@ class RemoteActor:
         self._is_made = False
         return True
 
-    def died(self, link: ports.ActorLink, end: ProcessEnd) -> None:
+    def died(self, link: ports.ActorLink, end: ports.ProcessEnd) -> None:
         """Handle the end of the process: fail calls that had begun, start again for the others."""
         if self.error is not None:
             return

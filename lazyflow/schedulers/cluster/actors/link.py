@@ -17,7 +17,6 @@ from typing import Any
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import PackedCall
-from lazyflow.schedulers.actors.deaths import ProcessEnd
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
@@ -146,7 +145,7 @@ class EngineLink(ports.ActorLink, ABC):
     def _died(self, cause: BaseException | None, found: journal.Entries | None) -> None:
         last, entries = (None, []) if found is None else found
         answers = [pickle.loads(data) for data in entries]
-        self.actor.died(self, ProcessEnd(
+        self.actor.died(self, ports.ProcessEnd(
             "ended", self.where, last, [(a.number, a.outcome, a.state) for a in answers], cause,
         ))
 

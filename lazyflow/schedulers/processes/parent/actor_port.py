@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from lazyflow import config
 from lazyflow.graph.task import Task, place_text
 from lazyflow.schedulers.actors.calls import MISSING, ActorCall, PackedCall
-from lazyflow.schedulers.actors.deaths import ProcessEnd
 from lazyflow.schedulers.actors.ports import (
     PACKED,
     ActorLink,
     HostPort,
     MakeActor,
+    ProcessEnd,
     SentCall,
     TakeValue,
 )
