@@ -43,8 +43,8 @@ from lazyflow.schedulers.actors.calls import (
     WatchedCall,
 )
 from lazyflow.schedulers.actors.handles import borrowed
-from lazyflow.schedulers.actors.handles.borrowed import Address
 from lazyflow.schedulers.actors.handles.exchange import exchange
+from lazyflow.schedulers.actors.handles.wire import Address
 from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.event import Event

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from itertools import islice
 from time import monotonic
 from typing import Any
@@ -14,7 +15,7 @@ from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.errors.failures import interrupted
-from lazyflow.schedulers.core.future import TaskFuture, timed_out, wait_for
+from lazyflow.schedulers.core.future import TaskFuture, timed_out, wait_for, when_all_done
 from lazyflow.schedulers.core.task_resources import asleep, here
 from lazyflow.store.ownership import ResultHandover
 
@@ -202,14 +203,7 @@ def _all_of(futures: list[TaskFuture]) -> TaskFuture:
     if len(futures) == 1:
         return futures[0]
     whole = TaskFuture("collection", None)
-    left = iter((None,) * (len(futures) - 1))
-
-    def one_more(_: TaskFuture) -> None:
-        if next(left, True):
-            whole.set_value(None)
-
-    for future in futures:
-        future.add_callback(one_more)
+    when_all_done(futures, partial(whole.set_value, None))
     return whole
 
 

@@ -57,9 +57,9 @@ The modules::
 
     handles/           handles in other processes
 
-    ports.py           protocols of the parts that differ when the object is in another process
-    remote_actor.py    such an actor on the caller's side: calls, their inputs, answers, deaths
-    deaths.py          errors of calls whose process has ended
+    ports.py           the parts that differ when the object is in another process, as bases and
+                       protocols, and the facts of such a process's end
+    remote_actor.py    such an actor on the caller's side: calls, answers, and deaths with errors
     instance.py        the object in its worker, and the calls of its methods
 
 A call goes through `Actor` of the API, `RemoteActor.call`, the link of a pool

@@ -23,7 +23,7 @@ from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import plan_of
+from lazyflow.schedulers.core.lifecycle import plan_of_lazy
 from lazyflow.schedulers.core.run import make_run
 from lazyflow.store.pickling.serialize import Unpicklable
 from lazyflow.store.values import IteratorItems
@@ -384,7 +384,8 @@ class PackedCall:
     values
         The packed value of each future.
     missing
-        The number of values that have not arrived.
+        An item for each value that has not arrived. It is a list, as several threads may have
+        some at once.
     """
 
     __slots__ = (
@@ -406,7 +407,48 @@ class PackedCall:
             places = {key: k for k, key in enumerate(distinct)}
             self.sources = tuple([places[id(f)] for f in call.inputs])
         self.values: list[Any] = [MISSING] * len(self.futures)
-        self.missing = len(self.futures)
+        self.missing = [None] * len(self.futures)
+
+    def gather(self, host: Any) -> None:
+        """Fill in the inputs that are done, by ``host.port``, and subscribe to the others.
+
+        Steps that are posted there call ``host.arrived(self)`` after each that comes later.
+        """
+        for k, future in enumerate(self.futures):
+            if future.done():
+                self._input_done(host, k, future)
+            else:
+                future.add_callback(partial(host.port.post, self._input_came, host, k))
+
+    def _input_came(self, host: Any, k: int, future: TaskFuture) -> None:
+        if self._input_done(host, k, future):
+            host.arrived(self)
+
+    def _input_done(self, host: Any, k: int, future: TaskFuture) -> bool:
+        """Take the outcome of a future; return False if the value has to be brought here."""
+        value, error = future.local_outcome()
+        if error is None and future.is_elsewhere():
+            value = host.port.bring(value, partial(self._have, host, k))
+            if value is MISSING:
+                return False
+        self._put(host, k, value, error)
+        return True
+
+    def _have(self, host: Any, k: int, value: Any, error: BaseException | None) -> None:
+        """Receive a value that was fetched."""
+        self._put(host, k, value, error)
+        host.arrived(self)
+
+    def _put(self, host: Any, k: int, value: Any, error: BaseException | None) -> None:
+        if not self.is_over:  # else it was cancelled, or its actor has ended
+            try:
+                if error is None:
+                    self.values[k] = host.port.load(value)
+            except Exception as broken:
+                error = host.port.unsendable(self.task, "value", broken)
+            if error is not None:
+                self.error = error
+        self.missing.pop()
 
     def tell(self, error: BaseException | None = None) -> None:
         """Tell observers that the call is over, unless they know."""
@@ -537,7 +579,7 @@ def finish(box: list[Any], scheduler: Any) -> None:
 
 
 def _computed(lazy: Any, scheduler: Any) -> Any:
-    run = make_run(plan_of(lazy), Request(), scheduler)
+    run = make_run(plan_of_lazy(lazy), Request(), scheduler)
     run.scheduler.start(run)
     run.scheduler.wait(run, None)
     try:

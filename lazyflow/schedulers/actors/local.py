@@ -6,6 +6,7 @@ import contextvars
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -22,9 +23,9 @@ from lazyflow.schedulers.actors.calls import (
     finish,
     waiting_actor,
 )
-from lazyflow.schedulers.actors.deaths import shut_down
+from lazyflow.schedulers.actors.ports import shut_down
 from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
-from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.future import TaskFuture, when_all_done
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.store.ownership import detached, own
@@ -186,14 +187,7 @@ class ThreadActor:
         waits = job.waits() if self._is_concurrent else ()
         if waits:
             self._late[job] = None
-            left = iter((None,) * (len(waits) - 1))
-
-            def one_more(_: TaskFuture) -> None:
-                if next(left, True):
-                    self._is_ready(job)
-
-            for future in waits:
-                future.add_callback(one_more)
+            when_all_done(waits, partial(self._is_ready, job))
         else:
             self._executor.submit(job)
         if self._object.stopped is not None:  # then it may stay in the queue

@@ -1,7 +1,7 @@
 """The ends by which an actor reaches the process that its object lives in, and the reverse.
 
 `RemoteActor` on the caller's side and `ActorInstance` in the worker are the same for pools of
-processes and for engines. What differs is behind four small protocols::
+processes and for engines. What differs is behind four small classes, of which three are protocols::
 
     caller                                worker
     RemoteActor -- HostPort               WorkerPort -- ActorInstance
@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from lazyflow.errors import Cancelled
 from lazyflow.graph.task import Task
-from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
+from lazyflow.schedulers.actors.calls import MISSING, ActorCall, PackedCall
 from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.remote.calls import unsendable
 
 #: How a call ended, the first item of an outcome: (VALUE, plain value), (PACKED, packed value),
 #: (FAILURE, record of the error, description of the arguments), (KEPT, bytes of what the worker
 #: keeps). Of a call with the flag TIMED, the last item is its `CallTimes`, or None.
 VALUE, PACKED, FAILURE, KEPT = range(4)
-
-NOT_HERE: Any = object()  #: stands for a value that will be fetched
 
 #: The arguments of a call on the wire: (arguments, flags, binding, sources, loads).
 Arguments = tuple[Any, int, Any, tuple[int, ...] | None, list[Any]]
@@ -63,6 +64,27 @@ class MakeActor(NamedTuple):
     waiting: tuple[Any, ...] | None
 
 
+@dataclass
+class ProcessEnd:
+    """What is known of the end of an actor's process.
+
+    how, where
+        In words, as in ``"ended by SIGKILL"`` and ``"process 12"``.
+    last
+        The highest number of a call that had begun; None if unknown: all may have begun.
+    answers
+        (number, outcome, state) of calls that had ended and whose answers did not arrive.
+    cause
+        The error of the engine.
+    """
+
+    how: str
+    where: str
+    last: int | None
+    answers: list[tuple[int, Any, Any]] = field(default_factory=list)
+    cause: BaseException | None = None
+
+
 # -- on the caller's side -------------------------------------------------------------------
 
 
@@ -72,28 +94,37 @@ class Keeper(Protocol):
     closing: bool
 
 
-class HostPort(Protocol):
-    """The way to the pool or the engine that runs the processes of actors."""
+def shut_down(label: str) -> BaseException:
+    """Return the error of calls after lazyflow was shut down."""
+    return Cancelled(f"the actor {label} was ended by lazyflow.shutdown(), or with Python")
 
-    @property
-    def keeper(self) -> Keeper:
-        """The driver or the engine."""
 
-    @property
-    def driver(self) -> Any:
-        """The driver of the pool whose tasks can wait for results, or None."""
+class HostPort:
+    """The way to the pool or the engine that runs the processes of actors.
+
+    Unless a subclass overrides them, the methods that count values and actors do nothing.
+
+    keeper
+        The driver or the engine.
+    driver
+        The driver of the pool whose tasks can wait for results, or None.
+    post
+        Queues a step for the keeper's thread, which runs steps in order. Never locks.
+    encode
+        Returns a packed snapshot of a value. Called in the caller's thread; may raise.
+    """
+
+    keeper: Keeper
+    driver: Any = None
+    post: Callable[..., None]
+    encode: Callable[[Any], Any]
 
     def why_closed(self, label: str) -> BaseException:
         """Return the error of calls that come after the end of the keeper."""
-
-    def post(self, step: Callable[..., None], *details: Any) -> None:
-        """Queue a step for the keeper's thread, which runs steps in order. Never locks."""
+        return shut_down(label)
 
     def look(self) -> None:
         """Notice reloaded modules and changed settings. Called in the caller's thread."""
-
-    def encode(self, value: Any) -> Any:
-        """Return a packed snapshot of a value. Called in the caller's thread; may raise."""
 
     def own(self, packed: Any) -> None:
         """Count a packed value in; ignore other values."""
@@ -103,12 +134,16 @@ class HostPort(Protocol):
 
     def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
         """Return the error of a call whose part `role` could not be packed."""
+        return unsendable(task, role, error)
 
     def bring(self, value: Any, have: TakeValue) -> Any:
-        """Return a remote value as `load` takes it, or NOT_HERE and call `have` with it later."""
+        """Return a remote value as `load` takes it, or MISSING and call `have` with it later."""
+        bring_in_thread(self.post, value.get, have)
+        return MISSING
 
     def load(self, value: Any) -> Any:
         """Return the packed value of an input. May raise."""
+        raise NotImplementedError
 
     def add(self, actor: Any) -> None:
         """Register an actor, so that it ends with the keeper."""
@@ -118,12 +153,15 @@ class HostPort(Protocol):
 
     def start(self, actor: Any) -> ActorLink:
         """Start a process for an actor; raise WorkerDied if the system refuses."""
+        raise NotImplementedError
 
     def pump_soon(self, actor: Any) -> None:
         """Call an actor's `pump` soon: once for several requests in a row."""
+        actor.pump()
 
     def node_of(self, call: ActorCall) -> Any:
         """Return the node that tasks of `driver` wait for. Called by any thread."""
+        raise AssertionError("only pools of processes have nodes")
 
 
 class ActorLink(Protocol):

@@ -3,6 +3,7 @@
 A call is packed in the caller's thread, so what it is given is as it was then. The port's thread
 keeps calls in order until their inputs are there, sends several without waiting for answers, and
 takes the end of the process in: the call that ran fails, those after it go on in a new process.
+The errors of such calls stand first.
 """
 
 from __future__ import annotations
@@ -17,104 +18,68 @@ from typing import Any
 from lazyflow.errors import WorkerDied
 from lazyflow.schedulers.actors import ports
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec, PackedCall, waiting_actor
-from lazyflow.schedulers.actors.deaths import DeathErrors, ProcessEnd
-from lazyflow.schedulers.actors.ports import NOT_HERE, HostPort
-from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.errors.failures import with_call_note
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, TIMED, error_of, packed_call
 
-# -- the inputs of an actor's calls: waited for, brought where that is needed, and packed
+# -- the errors of calls whose process has ended ------------------------------------------
 
 
-class InputGatherer:
-    """Fills in the input values of calls. Runs in the port's thread.
+class DeathErrors:
+    """Makes the errors of an actor's calls after its process has ended.
 
     Parameters
     ----------
-    queue
-        Called with a call that `take` got, once it may be sent.
-    pump
-        Called when a value has arrived for which a call waited.
-    cancel
-        Called with the error when a step here has failed.
-    spec
-        The actor's.
-
-    Attributes
-    ----------
-    late
-        If several calls may be under way at once, those whose inputs are not there: others pass
-        them, which may be what they wait for.
+    ran
+        The name of the call that ran then; empty if none did.
+    is_last
+        Whether the actor is not started again.
     """
 
-    def __init__(
-        self, port: HostPort, queue: Callable[[PackedCall], None], pump: Callable[[], None],
-        cancel: Callable[[BaseException], None], spec: ActorSpec,
-    ) -> None:
-        self._port = port
-        self._queue = queue
-        self._pump = pump
-        self._is_concurrent = spec.concurrency > 1
-        self.late: dict[PackedCall, None] = {}
-        self.cancel = cancel
+    def __init__(self, spec: ActorSpec, end: ports.ProcessEnd, ran: str, is_last: bool) -> None:
+        self._restarts = spec.restarts
+        self._what = f"the actor {spec.label} ({end.where}) {end.how}"
+        self._ran = f" while it ran {ran}" if ran else " while no call ran"
+        self._cause = end.cause
+        self._is_last = is_last
 
-    def take(self, item: PackedCall) -> None:
-        """Gather the inputs of a call and queue it: now, or when they are there if it is late."""
-        self.gather(item)
-        if item.missing and self._is_concurrent:
-            self.late[item] = None
+    def running(self, item: PackedCall, has_state: bool, had_ended: bool) -> BaseException:
+        """Return the error of a call that ran, or whose answer was lost on the way."""
+        if self._is_last:
+            then = f"All later calls fail: {self._advice()}"
         else:
-            self._queue(item)
+            then = "It was started again from " + (
+                "its last checkpoint." if has_state else
+                "its constructor: checkpoint= of lazyflow.actor keeps its state."
+            )
+        when = f"while it ran {item.name}"
+        if had_ended:
+            when = f"before the answer of {item.name}, which it had begun, arrived"
+        died = with_call_note(
+            WorkerDied(
+                f"{self._what} {when}. The call is not run again, since it "
+                f"is not known what it had done. {then}"
+            ),
+            item.task, None,
+        )
+        if self._cause is not None:
+            died.__cause__ = self._cause
+        return died
 
-    def drop(self, call: ActorCall) -> list[PackedCall]:
-        """Forget a late call that was cancelled; return it."""
-        dropped = [item for item in self.late if item.call is call]
-        for item in dropped:
-            del self.late[item]
-        return dropped
+    def later(self, item: PackedCall) -> BaseException:
+        """Return the error of a call that could not run."""
+        return with_call_note(
+            WorkerDied(f"{item.name} can't be run: {self._what}{self._ran}; {self._advice()}"),
+            item.task, None,
+        )
 
-    def gather(self, item: PackedCall) -> None:
-        """Fill in the inputs that are done, and subscribe to the others."""
-        for k, future in enumerate(item.futures):
-            if future.done():
-                self._input_done(item, k, future)
-            else:
-                future.add_callback(partial(self._port.post, self._input_came, item, k))
-
-    def _input_came(self, item: PackedCall, k: int, future: TaskFuture) -> None:
-        self._input_done(item, k, future)
-        self._came(item)
-
-    def _input_done(self, item: PackedCall, k: int, future: TaskFuture) -> None:
-        value, error = future.local_outcome()
-        if error is None and future.is_elsewhere():
-            value = self._port.bring(value, partial(self._have, item, k))
-            if value is NOT_HERE:
-                return
-        self._put(item, k, value, error)
-
-    def _came(self, item: PackedCall) -> None:
-        if item in self.late and not item.missing:
-            del self.late[item]
-            self._queue(item)
-        self._pump()
-
-    def _have(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
-        """Receive a value that was fetched."""
-        self._put(item, k, value, error)
-        self._came(item)
-
-    def _put(self, item: PackedCall, k: int, value: Any, error: BaseException | None) -> None:
-        item.missing -= 1
-        if item.is_over:  # it was cancelled, or its actor has ended
-            return
-        if error is not None:
-            item.error = error
-            return
-        try:
-            item.values[k] = self._port.load(value)
-        except Exception as broken:
-            item.error = self._port.unsendable(item.task, "value", broken)
+    def _advice(self) -> str:
+        if self._restarts:
+            return f"its {self._restarts} restarts are used up."
+        return (
+            "it has no restarts. lazyflow.actor(..., restarts=1, checkpoint=...) starts an actor "
+            "again, with the state it had."
+        )
 
 
 # -- the actor ----------------------------------------------------------------------------
@@ -127,6 +92,9 @@ class RemoteActor:
 
     waiting
         Calls that were not sent, in order.
+    late
+        If several calls may be under way at once, those whose inputs are not there: others pass
+        them, which may be what they wait for.
     flying
         Calls that were sent and not answered, by number, in order.
     error
@@ -140,8 +108,7 @@ class RemoteActor:
         self.waiting: deque[PackedCall] = deque()
         self.flying: dict[int, PackedCall] = {}
         self.error: Callable[[PackedCall], BaseException] | None = None
-        self._inputs = InputGatherer(port, self.waiting.append, self.pump, self.cancel, spec)
-        self.late = self._inputs.late
+        self.late: dict[PackedCall, None] = {}
         self._numbers = count(1)
         self._link: ports.ActorLink | None = None
         self._window = max(AHEAD, spec.concurrency)
@@ -244,7 +211,7 @@ class RemoteActor:
         self.port.add(self)
         self.port.own(self._made_of)
         self.port.own(self._init.arguments)
-        self._inputs.gather(self._init)
+        self._init.gather(self)
         self._start()
 
     def _start(self) -> None:
@@ -267,7 +234,7 @@ class RemoteActor:
         self._is_made = False
         return True
 
-    def died(self, link: ports.ActorLink, end: ProcessEnd) -> None:
+    def died(self, link: ports.ActorLink, end: ports.ProcessEnd) -> None:
         """Handle the end of the process: fail calls that had begun, start again for the others."""
         if self.error is not None:
             return
@@ -319,7 +286,8 @@ class RemoteActor:
         number = self.number_of(call)
         if number and self._link is not None:
             self._link.skip(number)
-        for item in self._inputs.drop(call):
+        for item in [each for each in self.late if each.call is call]:
+            del self.late[item]
             self._release(item)
         self.pump()
 
@@ -423,8 +391,19 @@ class RemoteActor:
         if self.error is not None:
             self._fail(item, self.error)
             return
-        self._inputs.take(item)
+        item.gather(self)
+        if item.missing and self.spec.concurrency > 1:
+            self.late[item] = None
+        else:
+            self.waiting.append(item)
         self.port.pump_soon(self)
+
+    def arrived(self, item: PackedCall) -> None:
+        """Queue a late call when its last input has arrived, and send what can be sent."""
+        if item in self.late and not item.missing:
+            del self.late[item]
+            self.waiting.append(item)
+        self.pump()
 
     def pump(self) -> None:
         """Send the calls that can be sent, in order."""

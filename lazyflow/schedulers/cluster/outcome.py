@@ -16,20 +16,18 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from lazyflow.errors import SerializationError
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
-from lazyflow.schedulers.core.errors.failures import is_users_interrupt, text_of
+from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.errors.records import rebuilt, record
+from lazyflow.schedulers.remote.calls import unreadable_result
 from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.ownership import copied
-from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
-from lazyflow.store.pickling.serialize import Unpicklable
+from lazyflow.store.pickling.pickler import Pickler, loads_owned
+from lazyflow.store.pickling.serialize import Unpicklable, pickled
 from lazyflow.store.pickling.unpicklable import dump
 from lazyflow.store.sizes import size_of
 
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
-
-_APART = 1 << 16  # bytes from which memory stays out of a stream
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -90,11 +88,7 @@ class PackedValue:
         except BaseException as error:
             if is_users_interrupt(error):
                 raise
-            raise SerializationError(
-                f"the result of a task was pickled in its worker but can't be unpickled where it "
-                f"is needed: {type(error).__name__}: {text_of(error)}. Return what pickle can "
-                "restore, such as arrays, numbers, or objects of classes that are importable."
-            ) from error
+            raise unreadable_result(error) from error
 
 
 #: Goes before the memory of a value. distributed reads the first memory of a message together with
@@ -131,15 +125,11 @@ def packed(value: Any) -> PackedValue:
     """Pickle a value with large memory out of band; a failure is packed as well."""
     if type(value) is PackedValue:
         return value
-    writer = PieceWriter()
-    pickler = Pickler(writer, _APART)
     try:
-        dump(value, pickler)
+        stream, buffers, held = pickled(value)
     except Unpicklable as failed:
         return PackedValue(b"", (), (failed.path, record(failed.error), failed.culprit))
-    return PackedValue(
-        b"".join(writer.pieces), [b.raw() for b in pickler.buffers], held=pickler.handles
-    )
+    return PackedValue(stream, buffers, held=held)
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -204,8 +194,8 @@ def adopted(value: Any) -> GroupOutcome:
 class _Cutter(Pickler):
     """A pickler that leaves objects out for which `apart` returns an index."""
 
-    def __init__(self, writer: PieceWriter, apart: Callable[[Any], int | None]) -> None:
-        super().__init__(writer, sys.maxsize)
+    def __init__(self, apart: Callable[[Any], int | None]) -> None:
+        super().__init__(sys.maxsize)
         self._apart = apart
 
     def persistent_id(self, obj: Any) -> Any:
@@ -230,9 +220,9 @@ def is_large(obj: Any) -> bool:
 
 def piece(value: Any, apart: Callable[[Any], int | None]) -> bytes:
     """Pickle a part of a task; raise Unpicklable."""
-    writer = PieceWriter()
-    dump(value, _Cutter(writer, apart))
-    return b"".join(writer.pieces)
+    cutter = _Cutter(apart)
+    dump(value, cutter)
+    return b"".join(cutter.pieces)
 
 
 class _Opener(pickle.Unpickler):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lazyflow.errors import InputMutated
@@ -24,7 +24,7 @@ from lazyflow.schedulers.cluster.outcome import LARGE, is_large, piece
 from lazyflow.schedulers.cluster.results import EngineResult, Put
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.snapshots import Watches, verify
+from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.remote.calls import culprit, is_short, unsendable
 from lazyflow.store.pickling.serialize import Unpicklable
 
@@ -180,17 +180,7 @@ def _identity(obj: Any) -> Any:
 
 
 class Packer:
-    """Packs one group of a run.
-
-    Parameters
-    ----------
-    wanted
-        Tasks whose results the caller waits for.
-    head
-        What all groups have in common: the name of the run, the environment of the caller for
-        tasks, and the options of the request that workers need (see work.py).
-    watches
-        What tells that large arrays were changed before they were packed.
+    """Packs one group of an `EngineRun`.
 
     Attributes
     ----------
@@ -198,19 +188,10 @@ class Packer:
         The groups, results and put values to which the bytes refer.
     """
 
-    def __init__(
-        self,
-        queue: GroupQueue,
-        inputs: RunValues,
-        wanted: Collection[int],
-        head: tuple[Any, ...],
-        watches: Watches,
-    ) -> None:
-        self._watches = watches
-        self._queue = queue
-        self._inputs = inputs
-        self._wanted = wanted
-        self._head = head
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._queue: GroupQueue = run.queue
+        self._inputs: RunValues = run.inputs
         self.deps: list[Any] = []
         self._kinds: list[Task] = []  # a task of each function
         self._at: dict[int, int] = {}  # indices into deps, by id
@@ -225,10 +206,10 @@ class Packer:
         self._numbers = {i: (1, at) for at, i in enumerate(group.members)}
         members = [self._member(i) for i in group.members]
         outputs = [self._numbers[i][1] for i in group.outputs]
-        asked = [self._numbers[i][1] for i in group.outputs if i in self._wanted]
+        asked = [self._numbers[i][1] for i in group.outputs if i in self._run.wanted]
         group.name = group_name(self._kinds, len(group.members))
         return pickle.dumps((
-            self._head, group.number, self._payloads, list(self._options), self._externals,
+            self._run.head, group.number, self._payloads, list(self._options), self._externals,
             members, outputs, asked,
         ))
 
@@ -252,7 +233,7 @@ class Packer:
         key = task._key if options.named else None
         try:
             how, arguments = self._arguments(task)
-            verify(self._watches, i, task)
+            verify(self._run.watches, i, task)
         except Unpicklable as failed:
             found = culprit(task, "arguments", failed, _try_piece)
             raise Unsendable(i, unsendable(task, *found)) from None
@@ -296,7 +277,7 @@ class Packer:
     def _external(self, j: int) -> tuple[Any, ...]:
         queue = self._queue
         if j in queue.failed:
-            return ("failed", (self._head[0], j))
+            return ("failed", (self._run.name, j))
         made = queue.group_of.get(j)
         if made is not None:
             return ("held", self._dep(made.part_of(j)), j)
@@ -305,7 +286,7 @@ class Packer:
             return ("held", self._dep(value), value.number)
         try:
             packed = piece(value, self._apart)
-            verify(self._watches, j, queue.plan.tasks[j])
+            verify(self._run.watches, j, queue.plan.tasks[j])
             return ("piece", packed)
         except InputMutated as error:
             raise Unsendable(j, dressed(error, queue.plan.tasks[j], None)) from None

@@ -7,7 +7,8 @@ go together is for the run's `GroupQueue`; what they are given from outside is i
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -22,9 +23,9 @@ from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, g
 from lazyflow.schedulers.cluster.work import GroupReport, tell_observers
 from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.errors.records import rebuilt
-from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import Lifecycle
+from lazyflow.schedulers.core.future import TaskFuture, when_all_done
 from lazyflow.schedulers.remote import environment
+from lazyflow.schedulers.remote.run import OffloadedRun
 
 # -- what a run on a cluster waits for, in words ------------------------------------------
 
@@ -113,22 +114,25 @@ def _drop_unneeded(reference: weakref.ref[EngineRun]) -> None:
         run.engine.post(run.culled)
 
 
-class EngineRun(Lifecycle):
+class EngineRun(OffloadedRun):
     """A run on the workers of an engine.
 
     Attributes
     ----------
     name
         The name of the run for workers.
+    head
+        What all groups are sent with: that name, the caller's environment for tasks, and the
+        options of the request that workers need (see work.py).
     under_way
         Groups that are submitted and not done, by number.
-    wanted
-        Tasks whose results the caller waits for.
     suspects
         Tasks whose worker died.
     errors
         Errors of tasks, by number.
     """
+
+    held_type = HeldValue
 
     def __init__(self, plan: Plan, request: Request, scheduler: Any, engine: Engine) -> None:
         super().__init__(plan, request, scheduler)
@@ -139,34 +143,21 @@ class EngineRun(Lifecycle):
         self.queue = GroupQueue(
             plan, engine, self.failed, limit, self.inputs.leaves, config.get("crash_retries"))
         self.under_way: dict[int, TaskGroup] = {}
-        self.wanted: set[int] = set()
         self.suspects = Suspects(self.queue)
         self.errors: dict[int, BaseException] = {}
 
     # -- the beginning ----------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def _begin_tasks(self) -> None:
         """Collect the leaves; go on when all pending ones are done."""
         observers = self.observers
         observed = bool(observers.members), bool(observers.on_ran), observers.sampling
         flags = self.request.collect, self.request.check_mutation, *observed
-        self._head = self.name, self.context.copy().run(environment.packed), flags
-        self.begun = True
-        self.observers.run_started(self)
+        self.head = self.name, self.context.copy().run(environment.packed), flags
         self.wanted = set(self.plan.outputs)
-        if not self.wanted:
-            self._complete()
-            return
         pending = self.inputs.take_leaves(self.plan, self.leaf_values)
-        left = iter((None,) * len(pending))
-
-        def one_more(_: Any) -> None:
-            if next(left, self) is self:  # the call after the loop is one more than the futures
-                self.engine.post(self._go, pending)
-
-        for _, future in pending:
-            future.add_callback(one_more)
-        one_more(None)
+        when_all_done(
+            [future for _, future in pending], partial(self.engine.post, self._go, pending))
 
     def deliver(self, i: int, value: Any) -> None:
         """Never called: workers run what their tasks turn into."""
@@ -183,7 +174,7 @@ class EngineRun(Lifecycle):
                 return
         leaves = set(self.plan.leaves)
         for i in leaves & self.wanted:
-            self._arrived(i, self.inputs.leaves.get(i))
+            self.arrived(i, self.inputs.leaves.get(i))
         self.queue.todo = set(range(self.plan.end)) - leaves
         if not self.over and self._admit():
             self._regroup()
@@ -225,7 +216,7 @@ class EngineRun(Lifecycle):
 
     def _packed(self, group: TaskGroup) -> list[Submission]:
         """Pack a group; return an empty list if one of its tasks can't be packed."""
-        packer = Packer(self.queue, self.inputs, self.wanted, self._head, self.watches)
+        packer = Packer(self)
         try:
             payload = packer.packed(group)
         except Unsendable as unsendable:
@@ -293,7 +284,7 @@ class EngineRun(Lifecycle):
                     size, short = report.sizes.get(i, 0), report.short.get(i)
                     handle = group.part_of(i).handle
                     value = EngineResult(self.engine, handle, i, task, size, short)
-                self._arrived(i, value)
+                self.arrived(i, value)
         for kept in group.kept():
             if not kept.uses:
                 self.queue.let_go(kept)
@@ -303,22 +294,9 @@ class EngineRun(Lifecycle):
             self._regroup()
         self.submit()
 
-    def _arrived(self, i: int, value: Any) -> None:
-        if i not in self.wanted:
-            return
-        self.wanted.discard(i)
-        error = self.failed.get(i)
-        if self.futures is not None:
-            reference = self.futures.pop(i, None)
-            future = reference() if reference is not None else None
-            if future is not None:
-                if error is not None:
-                    future.set_error(error)
-                else:
-                    future.set_value(value)
-        elif self.values:
-            self.values[i] = value
-        if not self.wanted:
+    def arrived(self, i: int, value: Any) -> None:
+        super().arrived(i, value)
+        if not self.wanted and not self.over:
             self._complete()
             self._clear_queue()
 
@@ -329,7 +307,7 @@ class EngineRun(Lifecycle):
         self.observers.task_failed(self, i, error)
         self.note_failure(i, error)
         if not self.over:
-            self._arrived(i, None)
+            self.arrived(i, None)
 
     # -- what goes wrong --------------------------------------------------------------------
 
@@ -450,23 +428,10 @@ class EngineRun(Lifecycle):
         self.inputs.clear()
         self.errors = {}
 
-    def fetch(self) -> None:
-        """Fetch the wanted values, in the caller's thread."""
-        held = {
-            i: value for i in self.plan.outputs if i not in self.failed
-            and issubclass(type(value := self.values[i]), HeldValue)
-        }
-        missing = [r for r in held.values() if type(r) is EngineResult and r.short is None]
+    def _bring(self, held: Collection[Any]) -> None:
+        missing = [r for r in held if type(r) is EngineResult and r.short is None]
         if missing:
             self.engine.bring(missing)
-        for i, value in held.items():
-            self.values[i] = None
-            try:
-                self.values[i] = value.get()
-            except Exception as error:
-                if not self.request.collect:
-                    raise
-                self.failed[i] = error
 
     def running(self) -> list[str]:
         """Describe the tasks that run now, as far as workers answer, and the next ones."""

@@ -13,7 +13,7 @@ from lazyflow.finalizers import WeakTable
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import Task, place_text, task_name, users_depth
 from lazyflow.schedulers.actors.calls import ActorCall, ActorSpec
-from lazyflow.schedulers.actors.deaths import shut_down
+from lazyflow.schedulers.actors.ports import shut_down
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors.link import EnginePort
 from lazyflow.schedulers.cluster.engine import Engine

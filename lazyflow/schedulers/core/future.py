@@ -240,6 +240,19 @@ def wait_for(
             future.remove_callback(one_more)
 
 
+def when_all_done(futures: Sequence[TaskFuture], then: Callable[[], object]) -> None:
+    """Call `then` once, in the thread of the last, when all are done: now if they are."""
+    left = iter([None] * len(futures))  # taken one by one, each by one thread alone
+
+    def one_more(_: Any) -> None:
+        if next(left, then) is then:
+            then()
+
+    for future in futures:
+        future.add_callback(one_more)
+    one_more(None)
+
+
 def _engines_of(futures: Sequence[TaskFuture]) -> set[Any]:
     runs = [run for future in futures if (run := future.run) is not None]
     return {engine for run, _ in runs if (engine := run.engine) is not None}

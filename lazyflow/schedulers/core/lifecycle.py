@@ -485,7 +485,7 @@ def task_of(lazy: Any) -> Task:
     return task
 
 
-def plan_of(lazy: Any) -> Plan:
+def plan_of_lazy(lazy: Any) -> Plan:
     """Return the plan of a lazy value, or of a collection, that a task returned."""
     return make_plan([task_of(lazy)])
 
@@ -545,9 +545,18 @@ class Lifecycle(ABC):
 
     # -- for subclasses ---------------------------------------------------------------------
 
-    @abstractmethod
     def begin(self) -> None:
         """Put the run in motion; return soon."""
+        self.begun = True
+        self.observers.run_started(self)
+        if self.plan.outputs:
+            self._begin_tasks()
+        else:
+            self._complete()
+
+    @abstractmethod
+    def _begin_tasks(self) -> None:
+        """Have the tasks run."""
 
     @abstractmethod
     def deliver(self, i: int, value: Any) -> None:
@@ -770,7 +779,7 @@ class Lifecycle(ABC):
         that return tasks takes constant memory.
         """
         try:
-            plan = plan_of(lazy)
+            plan = plan_of_lazy(lazy)
         except BaseException as error:
             return self._failed_late(i, error)
         parent: tuple[Any, int] = (self, i)

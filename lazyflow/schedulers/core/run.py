@@ -349,14 +349,9 @@ class Run(Lifecycle):
         if plan.slow or request.check_mutation or self.deadline:
             self.attention.append(None)
 
-    def begin(self) -> None:
-        """Deliver the leaves and offer what is ready. For the scheduler's `start`."""
-        self.begun = True
-        self.observers.run_started(self)
+    def _begin_tasks(self) -> None:
+        """Deliver the leaves and offer what is ready."""
         plan = self.plan
-        if not plan.outputs:
-            self._complete()
-            return
         made: list[int] = []
         pending: list[tuple[int, TaskFuture]] = []
         for i in plan.leaves:

@@ -22,7 +22,7 @@ from lazyflow.schedulers.core.base import (
 )
 from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.processes.parent.driver import Driver
-from lazyflow.schedulers.processes.parent.remote_run import NewJob, RemoteRun
+from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.processes.parent.values import put
 from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote import environment
@@ -62,19 +62,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         if run.driver.copies.advice:
             _advise(run.driver)
         run.environment = run.context.copy().run(environment.packed)
-        self.begin(run)
-
-    def begin(self, run: Any) -> None:
-        """Begin a run; one that computes what a task returned takes over what its parent has."""
-        if run.parent is not None:
-            run.driver = run.parent[0].driver
-            run.environment = run.parent[0].environment
-        run.begun = True
-        run.observers.run_started(run)
-        if not run.plan.outputs:
-            run.finish()
-            return
-        run.driver.add(NewJob(run, run.driver))
+        run.begin()
 
     def offer(self, run: Any, count: int) -> None:
         """Nothing becomes ready outside of the driver."""

@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 __all__ = [
-    "NoticeSettings", "Surroundings", "handle", "handler_key", "notices", "surroundings",
-    "take_over",
+    "NoticeSettings", "Surroundings", "handle_notice", "handler_key", "notices",
+    "surroundings", "take_over",
 ]
 
 
@@ -167,7 +167,7 @@ notices = Notices()
 _registries: dict[str, dict[Any, Any]] = {}
 
 
-def handle(what: str, details: Any) -> None:
+def handle_notice(what: str, details: Any) -> None:
     """Handle what a worker has logged or warned of, as if it had been here.
 
     This runs in the driver's thread, so nothing that a handler raises may leave it.

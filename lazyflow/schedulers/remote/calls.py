@@ -202,13 +202,14 @@ class RecordCall(SlowCall):
     def call_once(self) -> Any:
         if self._arguments is None:
             return self._function(*self.given)
-        args, kwargs = self._filled()
+        args, kwargs = self.filled()
         try:
             return self._function(*args, **kwargs)
         finally:
             del args, kwargs  # an error may keep the frame alive
 
-    def _filled(self) -> tuple[list[Any], dict[str, Any]]:
+    def filled(self) -> tuple[list[Any], dict[str, Any]]:
+        """Return positional and named arguments, with the inputs in their places."""
         arguments = self._arguments
         if self._binding is not None:
             positions, count, names = self._binding
@@ -234,7 +235,7 @@ class RecordCall(SlowCall):
 
     def words(self) -> tuple[str, ...]:
         """Describe the arguments, for the note of a failure."""
-        return call_words(*self._filled())
+        return call_words(*self.filled())
 
 
 # -- copies of tasks that keep no other task or value alive -------------------------------
@@ -362,4 +363,13 @@ def unreadable(
     return SerializationError(
         f"{what} of {of} was pickled but can't be unpickled in its worker: "
         f"{type(error).__name__}: {text_of(error)}. {advice}"
+    )
+
+
+def unreadable_result(error: BaseException) -> SerializationError:
+    """Return the error of a result that its worker has pickled, and that can't be unpickled."""
+    return SerializationError(
+        f"the result of a task was pickled in its worker but can't be unpickled where it is "
+        f"needed: {type(error).__name__}: {text_of(error)}. Return what pickle can restore, such "
+        "as arrays, numbers, or objects of classes that are importable."
     )

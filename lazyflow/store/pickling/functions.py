@@ -39,7 +39,7 @@ from typing import Any, Generic, TypeVar
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.function_code import code_fields, resolve, wrapped_functions
 from lazyflow.graph.kinds import ARRAY, IMMUTABLE, TypeTable, kinds
-from lazyflow.store.pickling.pickler import Pickler, PieceWriter, is_importable
+from lazyflow.store.pickling.pickler import Pickler, is_importable
 from lazyflow.store.pickling.unpicklable import dump
 
 __all__ = [
@@ -324,8 +324,7 @@ def pack_function(function: Callable[..., Any]) -> tuple[bytes, bytes]:
     >>> load_function(payload)
     (<built-in function len>, True)
     """
-    writer = PieceWriter()
-    pickler = Pickler(writer, SHARED_FROM)
+    pickler = Pickler(SHARED_FROM)
     dump(function, pickler)
     checks = []
     for each in pickler.named:
@@ -334,10 +333,10 @@ def pack_function(function: Callable[..., Any]) -> tuple[bytes, bytes]:
             if digest is not None:
                 checks.append((each.__module__, each.__qualname__, digest))
     buffers = [each.raw() for each in pickler.buffers]
-    sizes = [sum(map(len, writer.pieces)), *map(len, buffers)]
+    sizes = [sum(map(len, pickler.pieces)), *map(len, buffers)]
     # Later formats of marshal depend on reference counts of the strings.
     head = marshal.dumps((checks, not carries_state(function, is_importable), sizes), 2)
-    pieces = [len(head).to_bytes(4, "little"), head, *writer.pieces]
+    pieces = [len(head).to_bytes(4, "little"), head, *pickler.pieces]
     for buffer in buffers:
         pieces += [bytes(-sum(map(len, pieces)) % _ALIGNED), buffer]
     payload = b"".join(pieces)

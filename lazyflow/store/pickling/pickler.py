@@ -188,7 +188,7 @@ def _known_by_key(key: str, name: str, *default: Any) -> Var:
 PROTOCOL = 5
 
 
-class PieceWriter:
+class _PieceWriter:
     """A file that keeps what a pickler writes as pieces, large bytes without a copy."""
 
     __slots__ = ("pieces", "write")
@@ -203,8 +203,6 @@ class Pickler(pickle.Pickler):
 
     Parameters
     ----------
-    writer : PieceWriter
-        Gets the stream.
     least : int
         Buffers of this many bytes or more are kept out of the stream.
     by_path : bool
@@ -212,6 +210,8 @@ class Pickler(pickle.Pickler):
 
     Attributes
     ----------
+    pieces : list of bytes
+        The stream.
     buffers : list of pickle.PickleBuffer
         The buffers that were kept out of the stream.
     named : list of function
@@ -221,7 +221,8 @@ class Pickler(pickle.Pickler):
         actors' handles.
     """
 
-    def __init__(self, writer: PieceWriter, least: int, by_path: bool = False) -> None:
+    def __init__(self, least: int, by_path: bool = False) -> None:
+        writer = _PieceWriter()
         buffers: list[pickle.PickleBuffer] = []
 
         def keep_large(buffer: pickle.PickleBuffer) -> bool:  # a method would make a cycle
@@ -231,7 +232,7 @@ class Pickler(pickle.Pickler):
             return False
 
         super().__init__(writer, PROTOCOL, buffer_callback=keep_large)
-        self.writer = writer
+        self.pieces = writer.pieces
         self.least = least
         self.by_path = by_path
         self.buffers = buffers
@@ -242,7 +243,7 @@ class Pickler(pickle.Pickler):
     def forget(self) -> None:
         """Forget everything, to begin again after a failure."""
         self.clear_memo()
-        for each in (self.writer.pieces, self.buffers, self.named, self.handles):
+        for each in (self.pieces, self.buffers, self.named, self.handles):
             each.clear()
 
     def reducer_override(self, obj: Any) -> Any:
@@ -255,7 +256,7 @@ class Pickler(pickle.Pickler):
         from cloudpickle import cloudpickle
 
         if self._cloud is None:
-            self._cloud = cloudpickle.Pickler(PieceWriter(), PROTOCOL)
+            self._cloud = cloudpickle.Pickler(_PieceWriter(), PROTOCOL)
         try:
             is_sent = _is_nowhere_else(sys.modules.get(obj.__module__))
             if isinstance(obj, type):

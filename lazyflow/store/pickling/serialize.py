@@ -16,7 +16,7 @@ from io import RawIOBase
 from typing import Any
 
 from lazyflow.store.memory.shared import Segment
-from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, PieceWriter
+from lazyflow.store.pickling.pickler import PROTOCOL, Pickler
 from lazyflow.store.pickling.unpicklable import Unpicklable, dump, serialization_error
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Unpicklable",
     "decode",
     "encode",
+    "pickled",
     "serialization_error",
 ]
 
@@ -36,6 +37,17 @@ _NUMBERS_HEAD = struct.Struct("<BcB5x")  # that byte, the type's letter, and how
 _LETTERS = frozenset("?bBhHiIlLqQefdFD")
 _ATOMS = frozenset({int, float, complex, bool, type(None)})
 _SIZED = frozenset({str, bytes})
+
+
+def pickled(value: Any) -> tuple[bytes, list[memoryview], list[Any]]:
+    """Pickle a value for a socket or an engine; raise Unpicklable.
+
+    Returns the stream, the large memory that is kept out of it, and what has to live for as long
+    as they may be read: actors whose handles are in it.
+    """
+    pickler = Pickler(_LEAST)
+    dump(value, pickler)
+    return b"".join(pickler.pieces), [b.raw() for b in pickler.buffers], pickler.handles
 
 
 class Encoded:
@@ -119,10 +131,9 @@ def encode(
             return Encoded(payload, (), len(payload))
     if kind.__name__ == "ndarray" and _is_of_numbers(value, least):
         return _of_numbers(value)
-    writer = PieceWriter()
-    pickler = Pickler(writer, least, by_path)
+    pickler = Pickler(least, by_path)
     dump(value, pickler, explain)
-    pieces = writer.pieces
+    pieces = pickler.pieces
     if len(pieces) == 1 and not pickler.buffers and len(pieces[0]) < least:
         encoded = Encoded(pieces[0], (), len(pieces[0]))
     else:

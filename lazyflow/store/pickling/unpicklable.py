@@ -24,7 +24,7 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.arguments import Binder
 from lazyflow.graph.function_code import globals_read
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
-from lazyflow.store.pickling.pickler import PROTOCOL, Pickler, PieceWriter
+from lazyflow.store.pickling.pickler import PROTOCOL, Pickler
 
 __all__ = [
     "InsideOut", "NamedParts", "Unpicklable", "dump", "named_parts", "serialization_error",
@@ -191,7 +191,7 @@ def _of_function(function: FunctionType) -> Iterator[NamedParts]:
 
 def _of_reduced(value: Any) -> Iterator[NamedParts]:
     """Yield the parts that the object's reducer returns."""
-    how = Pickler(PieceWriter(), 1).reducer_override(value)
+    how = Pickler(1).reducer_override(value)
     if how is NotImplemented:
         reduce = copyreg.dispatch_table.get(type(value))
         if reduce is copyreg.dispatch_table.get(BaseException):  # tblib's, by distributed,
@@ -379,7 +379,7 @@ class _Probe(Pickler):
     """
 
     def __init__(self, passed: dict[int, Any]) -> None:
-        super().__init__(PieceWriter(), 1)
+        super().__init__(1)
         self.passed = passed
 
     def persistent_id(self, obj: Any) -> Any:

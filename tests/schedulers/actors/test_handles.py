@@ -441,13 +441,13 @@ def test_tasks_and_actors_find_actors_by_name(scheduler: str) -> None:
 
 
 def test_an_exchange_refuses_whoever_does_not_know_its_key(processes: str) -> None:
-    from lazyflow.schedulers.actors.handles import borrowed
+    from lazyflow.schedulers.actors.handles import wire
 
     counter = Counter()
     counter.pid().result()
     address = exchange.open()
     with pytest.raises(OSError, match="key"):
-        borrowed.connected(address._replace(key=bytes(32)))
+        wire.connected(address._replace(key=bytes(32)))
     assert delayed(add_by)(counter, 1).compute() == 1
 
 
@@ -468,7 +468,7 @@ def test_actors_of_a_pool_end_with_their_handles(processes: str) -> None:
 TO_A_PORT = """
 import pickle
 from lazyflow.schedulers.core.base import hosts_for_workers
-from lazyflow.schedulers.actors.handles import borrowed
+from lazyflow.schedulers.actors.handles import wire
 import lazyflow
 
 class Adder:
@@ -478,7 +478,7 @@ class Adder:
         return self.n
 
 def add(handle, k):
-    borrowed.HAS_NAMES = False  # as on another machine
+    wire.HAS_NAMES = False  # as on another machine
     return pickle.loads(handle).add(k).result()
 
 if __name__ == "__main__":

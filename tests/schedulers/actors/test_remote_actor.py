@@ -20,8 +20,7 @@ from lazyflow.schedulers.actors.calls import (
     Method,
     WatchedCall,
 )
-from lazyflow.schedulers.actors.deaths import ProcessEnd
-from lazyflow.schedulers.actors.ports import FAILURE, VALUE, MakeActor, SentCall
+from lazyflow.schedulers.actors.ports import FAILURE, VALUE, MakeActor, ProcessEnd, SentCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture

@@ -24,6 +24,7 @@ way, its sender keeps the actor:
 
 The modules:
 
-    borrowed.py  the borrower's side, and the socket: frames, and the proof that both know the key
+    wire.py      the socket: messages, and the proof that both ends know the key
+    borrowed.py  the borrower's side
     exchange.py  the owner's side
 """

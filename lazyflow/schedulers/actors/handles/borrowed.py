@@ -2,209 +2,43 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import socket
-import struct
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import astuple
 from functools import partial
 from itertools import count
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from lazyflow.errors import WorkerDied
 from lazyflow.finalizers import LastCall
 from lazyflow.graph.task import Task, place
-from lazyflow.schedulers.actors.calls import ActorCall, WaitingActor
-from lazyflow.schedulers.actors.ports import bring_in_thread
+from lazyflow.schedulers.actors.calls import ActorCall, PackedCall, WaitingActor
+from lazyflow.schedulers.actors.handles.wire import (
+    AWAITED,
+    CALL,
+    CANCEL,
+    FIND,
+    HOLD,
+    PIN,
+    RELEASE,
+    Address,
+    connected,
+    opened,
+)
+from lazyflow.schedulers.actors.ports import HostPort
 from lazyflow.schedulers.core.errors.failures import with_call_note
 from lazyflow.schedulers.core.errors.records import rebuilt
-from lazyflow.schedulers.core.future import TaskFuture, wait_for
+from lazyflow.schedulers.core.future import TaskFuture, wait_for, when_all_done
 from lazyflow.schedulers.remote.calls import BLOB, packed_call, unsendable
-from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
-from lazyflow.store.pickling.unpicklable import dump
+from lazyflow.store.pickling.serialize import pickled
 from lazyflow.system import at_fork
 
-# -- connection ---------------------------------------------------------------------------
-#
-# The connection between the owner of actors and a process that has handles on them.
-#
-# A message is a tuple of builtins, and the large buffers that a pickle in it refers to, which are
-# read into memory of their own. Nothing is unpickled before both ends have proved that they know
-# the owner's key, which travels inside handles only.
-
-_HEAD = struct.Struct("<II")  # bytes of the message, and the number of buffers
-_APART = 1 << 16  # bytes from which memory stays out of a stream
-_PATIENCE = 10.0  # seconds for the proof
-
-#: Kinds of messages, the first item of each. A borrower sends:
-HOLD = 0  # number of the request, and of the actor: it has a handle now. Answered: does it live
-RELEASE = 1  # number of the actor: it has no handle any more
-PIN = 2  # number of the request, and of the actor: keep it for good. Answered as HOLD is
-CALL = 3  # number of the request, number of the actor, method, place, what is hidden,
-#         flags, binding, stream
-CANCEL = 4  # number of the request: nobody wants its answer
-FIND = 5  # number of the request, and a name: answered by None, or by what a handle is made of
-#         and then the actor is held, as by HOLD
-AWAITED = 6  # number of a call, and the `WaitingActor` that sleeps until it has ended
-#: and the owner:
-ANSWER = 7  # number of the request; True, the value, and whether handles are in it, which a CANCEL
-#           then confirms; or False, the record of an error, and whether the actor had ended
+T = TypeVar("T")
 
 #: What a pickle is made of: the stream, and its buffers.
 Packed = tuple[bytes, Sequence[Any]]
-
-
-class Address(NamedTuple):
-    """Where an owner listens: a name on its machine, hosts and ports for others; and its key."""
-
-    key: bytes
-    name: str
-    places: tuple[tuple[str, int], ...]
-
-
-def packed(value: Any) -> tuple[Packed, list[Any]]:
-    """Pickle a value; return also the actors whose handles are in it. Raises Unpicklable."""
-    writer = PieceWriter()
-    pickler = Pickler(writer, _APART)
-    dump(value, pickler)
-    return (b"".join(writer.pieces), [b.raw() for b in pickler.buffers]), pickler.handles
-
-
-def opened(stream: bytes, buffers: Sequence[Any]) -> Any:
-    """Return the value of a pickle, for a receiver who may edit it."""
-    return loads_owned(lambda: pickle.loads(stream, buffers=buffers))
-
-
-class Peer:
-    """One end of a connection: any thread sends, one thread reads."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._sending = threading.Lock()
-
-    def send(self, message: tuple[Any, ...], buffers: Sequence[Any] = ()) -> None:
-        """Send a message; raise OSError if the other end is gone."""
-        data = pickle.dumps(message, 5)
-        views = [memoryview(each).cast("B") for each in buffers]
-        sizes = struct.pack(f"<{len(views)}Q", *(view.nbytes for view in views))
-        with self._sending:
-            self._sock.sendall(b"".join((_HEAD.pack(len(data), len(views)), sizes, data)))
-            for view in views:
-                self._sock.sendall(view)
-
-    def read(self) -> tuple[tuple[Any, ...], list[bytearray]] | None:
-        """Return the next message and its buffers; None at the end of the connection."""
-        try:
-            length, count = _HEAD.unpack(self._bytes(_HEAD.size))
-            sizes = struct.unpack(f"<{count}Q", self._bytes(8 * count))
-            message: tuple[Any, ...] = pickle.loads(self._bytes(length))
-            return message, [self._bytes(size) for size in sizes]
-        except (OSError, EOFError):
-            return None
-
-    def _bytes(self, size: int) -> bytearray:
-        found = bytearray(size)
-        rest = memoryview(found)
-        while rest:
-            done = self._sock.recv_into(rest)
-            if not done:
-                raise EOFError("the connection has ended")
-            rest = rest[done:]
-        return found
-
-    def abandon(self) -> None:
-        """Close this process's end, which it has of its parent: the connection goes on."""
-        self._sock.close()
-
-    def close(self) -> None:
-        """End the connection: the thread that reads notices it."""
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        self._sock.close()
-
-
-def connected(address: Address) -> Peer:
-    """Connect to an owner; raise OSError if it is not there, or is not the owner."""
-    sock = _socket_to(address)
-    try:
-        _prove(sock, address.key, is_owner=False)
-    except BaseException:
-        sock.close()
-        raise
-    return Peer(sock)
-
-
-def accepted(sock: socket.socket, key: bytes) -> Peer:
-    """Return the owner's end of a connection; raise OSError if the other does not know the key."""
-    _prove(sock, key, is_owner=True)
-    return Peer(sock)
-
-
-def _prove(sock: socket.socket, key: bytes, is_owner: bool) -> None:
-    steps = [deliver_challenge, answer_challenge]
-    _limit(sock, _PATIENCE)
-    with Connection(os.dup(sock.fileno())) as connection:
-        try:
-            for step in steps if is_owner else reversed(steps):
-                step(connection, key)
-        except (AuthenticationError, EOFError) as refused:
-            raise ConnectionRefusedError(f"the other end has another key: {refused}") from None
-    _limit(sock, 0)
-
-
-def _limit(sock: socket.socket, seconds: float) -> None:
-    """Limit the time of a read; 0: not.
-
-    It is the system's limit, not Python's, which makes a descriptor non-blocking for others.
-    """
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(seconds), 0))
-
-
-# -- sockets --------------------------------------------------------------------------------
-
-HAS_NAMES = sys.platform == "linux"  # of sockets without a file, which a kill would leave behind
-
-
-def named_listener(name: str) -> socket.socket:
-    """Return a socket that listens at a name, for this machine alone."""
-    sock = socket.socket(socket.AF_UNIX)
-    sock.bind(f"\0{name}")
-    sock.listen()
-    return sock
-
-
-def _socket_to(address: Address) -> socket.socket:
-    error = OSError("it listens nowhere")
-    if HAS_NAMES:
-        sock = socket.socket(socket.AF_UNIX)
-        try:
-            sock.connect(f"\0{address.name}")
-            return sock
-        except OSError as failed:  # it is on another machine, or gone
-            sock.close()
-            error = failed
-    for at in address.places:
-        try:
-            sock = socket.create_connection(at, _PATIENCE)
-        except OSError as failed:
-            error = failed
-        else:
-            sock.settimeout(None)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return sock
-    raise error
-
-
-# -- the borrower's side ------------------------------------------------------------------
-
-T = TypeVar("T")
 
 
 class BorrowedActor:
@@ -219,13 +53,14 @@ class BorrowedActor:
     def __init__(
         self, link: OwnerLink | None, number: int, label: str, is_concurrent: bool
     ) -> None:
+        self.port = _HerePort()
         self._link = link
         self._number = number
         self._label = label
         self._is_concurrent = is_concurrent
         self._has_ended = link is None
         self._lock = threading.Lock()
-        self._waiting: deque[_Outgoing] = deque()
+        self._waiting: deque[PackedCall] = deque()
         self._end = LastCall(link.release, number) if link is not None else None
 
     @property
@@ -239,23 +74,30 @@ class BorrowedActor:
             self._refuse(call)
             return
         call.host = self
+        item, call.inputs = PackedCall(call), []
         try:
-            item = _Outgoing(call, self._number)
+            item.arguments, item.flags, item.binding = packed_call(call.task, self.port.encode)
         except Exception as error:
             call.future.set_error(unsendable(call.task, "args", error))
             return
         with self._lock:
             self._waiting.append(item)
-        item.gather(self._send_ready)
+        item.gather(self)
+        self._send_ready()
         with self._lock:
-            if item in self._waiting:  # the caller may change what it has given
-                item.keep_arguments()
+            if item in self._waiting and item.flags & BLOB:
+                item.arguments = _copied(item.arguments)  # the caller may change what it has given
+
+    def arrived(self, item: PackedCall) -> None:
+        """Send what can be sent, when the last input of a call has arrived."""
+        if not item.missing:
+            self._send_ready()
 
     def _send_ready(self) -> None:
-        failed: list[_Outgoing] = []
+        failed: list[PackedCall] = []
         with self._lock:  # also while they are sent: another thread's must not pass them
             for item in tuple(self._waiting):
-                if not (item.is_ready or item.call.future.done()):
+                if item.missing and not item.call.future.done():
                     if self._is_concurrent:
                         continue
                     break
@@ -268,9 +110,9 @@ class BorrowedActor:
             else:
                 self._refuse(item.call)
 
-    def _sent(self, item: _Outgoing) -> bool:
+    def _sent(self, item: PackedCall) -> bool:
         assert self._link is not None
-        return item.error is None and self._link.call(item, self)
+        return item.error is None and self._link.call(item, self._number, self)
 
     def _refuse(self, call: ActorCall) -> None:
         call.future.was_refused = True
@@ -306,73 +148,23 @@ class BorrowedActor:
         """Do nothing: the link is told when this object is collected."""
 
 
-class _Outgoing:
-    """A call on its way to the owner: packed as its arguments were when it was made."""
+def _message(number: int, item: PackedCall) -> tuple[tuple[Any, ...], list[Any]]:
+    """Return what follows the number of the request of a call, and the buffers."""
+    buffers: list[Any] = []
 
-    def __init__(self, call: ActorCall, number: int) -> None:
-        self.call = call
-        self.number = number
-        self.error: BaseException | None = None
-        self._futures, call.inputs = call.inputs, []
-        self.values: list[Packed] = [(b"", ())] * len(self._futures)
-        self._missing = [None] * len(self._futures)  # popped: threads may bring values at once
-        self.arguments, self.flags, self.binding = packed_call(call.task, _packed)
+    def counted(packed: Packed) -> tuple[bytes, int]:
+        stream, found = packed
+        buffers.extend(found)
+        return stream, len(found)
 
-    @property
-    def is_ready(self) -> bool:
-        return not self._missing
-
-    def keep_arguments(self) -> None:
-        """Copy the memory of the arguments, which is the caller's until then."""
-        if self.flags & BLOB:
-            self.arguments = _copied(self.arguments)
-
-    def gather(self, have_all: Callable[[], None]) -> None:
-        """Pack the values of the inputs as they come, then call `have_all`."""
-        if not self._futures:
-            have_all()
-        for k, future in enumerate(self._futures):
-            future.add_callback(partial(self._came, have_all, k))
-
-    def _came(self, have_all: Callable[[], None], k: int, future: TaskFuture) -> None:
-        value, error = future.local_outcome()
-        have = partial(self._have, have_all, k)
-        if error is None and future.is_elsewhere():
-            bring_in_thread(lambda step, *given: step(*given), value.get, have)
-        else:
-            have(value, error)
-
-    def _have(
-        self, have_all: Callable[[], None], k: int, value: Any, error: BaseException | None
-    ) -> None:
-        try:
-            if error is None:
-                self.values[k] = _copied(_packed(value))  # who asks for it may edit it
-        except Exception as failed:
-            error = unsendable(self.call.task, "value", failed)
-        if error is not None:
-            self.error = error
-        self._futures[k] = None  # type: ignore[call-overload]  # its value may be large
-        self._missing.pop()
-        if not self._missing:
-            have_all()
-
-    def message(self) -> tuple[tuple[Any, ...], list[Any]]:
-        """Return what follows the number of the request, and the buffers."""
-        buffers: list[Any] = []
-
-        def counted(packed: Packed) -> tuple[bytes, int]:
-            stream, found = packed
-            buffers.extend(found)
-            return stream, len(found)
-
-        arguments = counted(self.arguments) if self.flags & BLOB else self.arguments
-        given = [counted(each) for each in self.values]
-        call = self.call
-        return (
-            self.number, call.method, place(call.task), _hidden(call.task), self.flags,
-            self.binding, arguments, given,
-        ), buffers
+    arguments = counted(item.arguments) if item.flags & BLOB else item.arguments
+    sources = range(len(item.values)) if item.sources is None else item.sources
+    given = [counted(item.values[k]) for k in sources]
+    task = item.task
+    return (
+        number, item.call.method, place(task), _hidden(task), item.flags, item.binding, arguments,
+        given,
+    ), buffers
 
 
 def _hidden(task: Task) -> tuple[str, ...] | bool:
@@ -381,9 +173,20 @@ def _hidden(task: Task) -> tuple[str, ...] | bool:
     return hide or any(each._options.hide is True for each in task._inputs)
 
 
-def _packed(value: Any) -> Packed:
-    """Pickle a value without a copy of its memory; its task, or its future, holds its handles."""
-    return packed(value)[0]
+class _HerePort(HostPort):
+    """Runs steps at once, in whichever thread has a value."""
+
+    def post(self, step: Callable[..., None], *details: Any) -> None:
+        step(*details)
+
+    def encode(self, value: Any) -> Packed:
+        """Pickle a value without a copy of its memory; its task, or its future, holds its handles.
+        """
+        stream, buffers, _ = pickled(value)
+        return stream, buffers
+
+    def load(self, value: Any) -> Packed:
+        return _copied(self.encode(value))  # who asks for it may edit it
 
 
 def _copied(packed: Packed) -> Packed:
@@ -414,10 +217,10 @@ class OwnerLink:
             self._end()
         return asked
 
-    def call(self, item: _Outgoing, host: BorrowedActor) -> bool:
+    def call(self, item: PackedCall, number: int, host: BorrowedActor) -> bool:
         """Send a call; return False if the owner is gone."""
         n = next(self._numbers)
-        details, buffers = item.message()
+        details, buffers = _message(number, item)
         self._calls[n] = item.call, host  # and with that the actor, until it is answered
         if self._sent((CALL, n, *details), buffers):
             return True
@@ -441,10 +244,6 @@ class OwnerLink:
     def release(self, number: int) -> None:
         """Tell the owner that there is no handle on an actor here any more."""
         self._sent((RELEASE, number))
-
-    def tell(self, *message: Any) -> None:
-        """Send a message that has no answer."""
-        self._sent(message)
 
     def _sent(self, message: tuple[Any, ...], buffers: Any = ()) -> bool:
         if self.is_over:
@@ -490,7 +289,7 @@ class OwnerLink:
         else:
             call.future.set_value(value)
         if flag:  # the owner holds the actors whose handles are in it, until they are held here
-            _when_held(partial(self.tell, CANCEL, n))
+            when_all_done(tuple(_unheld), partial(self._sent, (CANCEL, n)))
 
     def _end(self) -> None:
         """Fail what was asked: the owner is gone."""
@@ -544,7 +343,7 @@ def borrow(
         asked = link.ask(HOLD, number)
         if getattr(_is_reading, "is_it", False):
             # This thread reads the answer, or another's that waits for this one. Whoever has sent
-            # the handle keeps the actor until `_when_held`, or `wait_until_held`.
+            # the handle keeps the actor until a CANCEL confirms it, or `wait_until_held`.
             _unheld[asked] = None
             asked.add_callback(lambda asked: _unheld.pop(asked, None))
         elif not asked.outcome_now()[0]:
@@ -573,20 +372,6 @@ def wait_until_held() -> None:
     """Sleep until the owners of all handles that were read here know of them."""
     if _unheld:
         wait_for(tuple(_unheld))
-
-
-def _when_held(then: Callable[[], None]) -> None:
-    waiting = tuple(_unheld)
-    left = iter([None] * (len(waiting) - 1))
-
-    def one_less(_: Any) -> None:
-        if next(left, True):
-            then()
-
-    if not waiting:
-        then()
-    for asked in waiting:
-        asked.add_callback(one_less)
 
 
 def find(name: str, address: Address, make: Callable[..., T]) -> T | None:

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 from lazyflow.finalizers import WeakValues
 from lazyflow.graph.task import Place
 from lazyflow.schedulers.actors.calls import CallFuture, WaitingActor
-from lazyflow.schedulers.actors.handles import borrowed
-from lazyflow.schedulers.actors.handles import borrowed as wire
+from lazyflow.schedulers.actors.handles import borrowed, wire
 from lazyflow.schedulers.core.base import at_shutdown, hosts_for_workers
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import BLOB, RecordCall, failure_record
+from lazyflow.store.pickling.serialize import pickled
 from lazyflow.system import at_fork
 
 _PAUSE = 0.1  # seconds until a connection is accepted again that the system has refused
@@ -289,7 +289,7 @@ class _BorrowerLink:
         value, error = future.outcome()
         if error is None:
             try:
-                (stream, buffers), actors = wire.packed(value)
+                stream, buffers, actors = pickled(value)
                 if actors:
                     self._in_answers[n] = actors
                 self.peer.send((wire.ANSWER, n, True, stream, bool(actors)), buffers)
@@ -316,7 +316,7 @@ def _filled(
     if flags & BLOB:
         arguments = take(arguments)
     values = [take(each) for each in given]
-    return RecordCall(len, arguments, flags, (binding, None), values, [])._filled()
+    return RecordCall(len, arguments, flags, (binding, None), values, []).filled()
 
 
 exchange = ActorExchange()

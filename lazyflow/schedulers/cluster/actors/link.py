@@ -16,46 +16,34 @@ from typing import Any
 
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.schedulers.actors import ports
-from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
-from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
+from lazyflow.schedulers.actors.calls import PackedCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 from lazyflow.schedulers.cluster.results import EngineResult
-from lazyflow.schedulers.remote.calls import is_short, unsendable
+from lazyflow.schedulers.remote.calls import is_short
 
 
-class EnginePort:
-    """The way to an engine. A packed value is a `PackedValue`; a packed input may be held."""
+class EnginePort(ports.HostPort):
+    """The way to an engine. A packed value is a `PackedValue`; a packed input may be held.
 
-    driver = None  # no pool of processes can wait for results of calls
+    Packed values are not counted, and the engine's scheduler has a table of its actors.
+    """
+
     encode = staticmethod(journal.pickled)
-    unsendable = staticmethod(unsendable)
-    why_closed = staticmethod(shut_down)
 
     def __init__(self, engine: Engine) -> None:
         self._context = contextvars.copy_context()  # may have options for the engine
         self.engine = self.keeper = engine
         self.post = engine.post
 
-    def look(self) -> None:
-        """Do nothing: workers of an engine do not follow reloads."""
-
-    def own(self, packed: Any) -> None:
-        """Do nothing: packed values are not counted."""
-
-    def release(self, *packed: Any) -> None:
-        """Do nothing: packed values are not counted."""
-
     def bring(self, value: Any, have: ports.TakeValue) -> Any:
         if self.engine.holds(value):
             return value
         if type(value) is EngineResult and value.short is not None:
             return value.short
-        # it is in a pool's worker, or another engine
-        ports.bring_in_thread(self.post, value.get, have)
-        return ports.NOT_HERE
+        return super().bring(value, have)  # it is in a pool's worker, or another engine
 
     def load(self, value: Any) -> Any:
         if type(value) is PackedValue:
@@ -66,23 +54,11 @@ class EnginePort:
             return journal.PLAIN, value
         return journal.PACKED, journal.pickled(value)
 
-    def add(self, actor: RemoteActor) -> None:
-        """Do nothing: the engine's scheduler has a table of its actors."""
-
-    def discard(self, actor: RemoteActor) -> None:
-        """Do nothing: the engine's scheduler has a table of its actors."""
-
-    def pump_soon(self, actor: RemoteActor) -> None:
-        actor.pump()
-
     def start(self, actor: RemoteActor) -> ports.ActorLink:
         return self._context.copy().run(self.engine.new_link, actor)
 
-    def node_of(self, call: ActorCall) -> Any:
-        raise AssertionError("only pools of processes have nodes")
 
-
-class EngineLink(ABC):
+class EngineLink(ports.ActorLink, ABC):
     """The way to an engine's actor, which is started with it. Used by the engine's thread.
 
     where
@@ -104,10 +80,6 @@ class EngineLink(ABC):
     # -- for engines --------------------------------------------------------------------------
 
     @abstractmethod
-    def is_free(self) -> bool:
-        """Return whether messages can be sent now."""
-
-    @abstractmethod
     def send(self, messages: journal.ActorMessages) -> None:
         """Send messages; they arrive in order."""
 
@@ -118,10 +90,6 @@ class EngineLink(ABC):
     @abstractmethod
     def ask_for_journal(self, then: Callable[[journal.Entries | None], None]) -> None:
         """Have another process read the journal; call `then` with what it finds, or None."""
-
-    @abstractmethod
-    def kill(self) -> None:
-        """Kill the process, if it is the actor's alone."""
 
     @abstractmethod
     def forget(self) -> None:
@@ -177,7 +145,7 @@ class EngineLink(ABC):
     def _died(self, cause: BaseException | None, found: journal.Entries | None) -> None:
         last, entries = (None, []) if found is None else found
         answers = [pickle.loads(data) for data in entries]
-        self.actor.died(self, ProcessEnd(
+        self.actor.died(self, ports.ProcessEnd(
             "ended", self.where, last, [(a.number, a.outcome, a.state) for a in answers], cause,
         ))
 
@@ -209,29 +177,24 @@ class EngineLink(ABC):
     # -- for the actor ------------------------------------------------------------------------
 
     def lend(self, packed: Any) -> Any:
-        """Return the form of a packed value or an input that goes into a message."""
         if not isinstance(packed, HeldValue):
             return packed
         return journal.HELD, self.engine.token(packed.current_handle()), packed.number
 
     def make(self, message: ports.MakeActor) -> None:
-        """Send the message that makes the object."""
         self._next.make = message
         self.call([])
 
     def call(self, batch: list[ports.SentCall]) -> None:
-        """Send calls, and whatever was to go with the next message; either may be missing."""
         self._next.calls = batch
         if self._next:
             messages, self._next = self._next, journal.ActorMessages()
             self.send(messages)
 
     def skip(self, number: int) -> None:
-        """Keep a call from beginning that was sent."""
         self._next.skipped.append(number)
 
     def result(self, item: PackedCall, number: int, outcome: tuple[Any, ...]) -> Any:
-        """Return a result as its future holds it."""
         how, *details = outcome
         if how == ports.VALUE:
             return details[0]
@@ -241,7 +204,6 @@ class EngineLink(ABC):
         return EngineResult(self.engine, None, number, item.task, 0, details[0])
 
     def take_state(self, number: int, state: Any, have: Callable[[Any], None]) -> None:
-        """Call `have` with a state; fetch it first if the engine keeps it."""
         if type(state) is PackedValue:
             have(state)
             return

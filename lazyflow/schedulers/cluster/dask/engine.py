@@ -59,8 +59,7 @@ class DaskEngine(Engine):
         self._direct = DirectWay()
         note_host(_host_for_workers(str(client.scheduler.address)))
         super().__init__()
-        self._workers = ClusterWorkers(
-            reference, self.post, self._handles, self.widened)
+        self._workers = ClusterWorkers(self)
         client.subscribe_topic(self.topic, self._event)
         client._lazyflow_end = LastCall(self.close)  # the thread ends with it
 
@@ -116,7 +115,8 @@ class DaskEngine(Engine):
     def drop(self, handle: DaskHandle) -> None:
         handle.drop()
 
-    def _handles(self) -> list[DaskHandle]:
+    def handles(self) -> list[DaskHandle]:
+        """Return the handles of submitted groups."""
         groups = [group for _, group in self._groups.values()]
         return [kept.handle for group in groups for kept in group.kept() if kept.handle is not None]
 

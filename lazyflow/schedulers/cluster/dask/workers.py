@@ -12,7 +12,7 @@ import signal
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from math import inf
 from multiprocessing import resource_tracker
@@ -29,12 +29,7 @@ from distributed.gc import disable_gc_diagnosis
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
-from lazyflow.schedulers.cluster.dask.client import (
-    ClientReference,
-    DaskHandle,
-    lost,
-    refuse_on_loop,
-)
+from lazyflow.schedulers.cluster.dask.client import ClientReference, lost, refuse_on_loop
 
 # -- the cluster on this machine that `scheduler="distributed"` starts where there is none
 
@@ -215,29 +210,11 @@ _FRESH = 2.0  # seconds for which the number of workers is not asked again
 
 
 class ClusterWorkers:
-    """The workers of a client's cluster.
+    """The workers of the cluster that a `DaskEngine` is connected to."""
 
-    Parameters
-    ----------
-    post
-        Queues a step for the engine's thread.
-    handles
-        Returns the handles of submitted groups.
-    joined
-        A step for when a worker has joined.
-    """
-
-    def __init__(
-        self,
-        reference: ClientReference,
-        post: Callable[..., None],
-        handles: Callable[[], Iterable[DaskHandle]],
-        joined: Callable[[], None],
-    ) -> None:
-        self._reference = reference
-        self._post = post
-        self._handles = handles
-        self._joined = joined
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self._reference: ClientReference = engine.reference
         self._width = 0
         self._places: list[str] = []  # the address of each worker, for each of its threads
         self._turns = count()
@@ -352,16 +329,16 @@ class ClusterWorkers:
     def _all_hear(self, event: tuple[float, Any]) -> Any:
         what = event[1]
         if isinstance(what, dict) and what.get("action") == "add-worker":
-            self._post(self._worker_came)
+            self._engine.post(self._worker_came)
         return self._theirs(event)
 
     def _worker_came(self) -> None:
         """Hand over more, and what waits for an old address of a worker that has come back."""
         self._width = 0
-        self._joined()
+        self._engine.widened()
         known = self._workers()
         waiting = [
-            handle.future for handle in self._handles()
+            handle.future for handle in self._engine.handles()
             if handle.asked is not None and known.keys().isdisjoint(handle.workers)
             and chosen(handle.asked, known)
         ]

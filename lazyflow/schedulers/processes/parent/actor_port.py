@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
 from lazyflow.graph.task import Task, place_text
-from lazyflow.schedulers.actors.calls import ActorCall, PackedCall
-from lazyflow.schedulers.actors.deaths import ProcessEnd, shut_down
+from lazyflow.schedulers.actors.calls import MISSING, ActorCall, PackedCall
 from lazyflow.schedulers.actors.ports import (
-    NOT_HERE,
     PACKED,
+    ActorLink,
+    HostPort,
     MakeActor,
+    ProcessEnd,
     SentCall,
     TakeValue,
-    bring_in_thread,
 )
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.processes.decisions import events
@@ -32,7 +32,7 @@ from lazyflow.schedulers.processes.protocol import SKIP
 from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short, name_only
 from lazyflow.schedulers.remote.environment import versions
-from lazyflow.store.pickling.serialize import Encoded, encode
+from lazyflow.store.pickling.serialize import Encoded
 
 if TYPE_CHECKING:
     from lazyflow.schedulers.processes.parent.driver import Driver
@@ -83,19 +83,21 @@ class ActorMember(WorkerHandle):
         return f"{item.name}, made at {place_text(item.task)} (actor, process {self.process.pid})"
 
 
-class ProcessPort:
+class ProcessPort(HostPort):
     """What keeps the processes of actors: a pool's driver. Packed values are `Encoded`."""
+
+    driver: Driver
 
     def __init__(self, driver: Driver) -> None:
         self.driver = self.keeper = driver
         self.post = driver.loop.post_always
-        self.pump_soon = driver.pumps.add
+        self.encode = driver.memory.encode
         self._lock = threading.Lock()
 
     def why_closed(self, label: str) -> BaseException:
         if self.driver.is_left:
             return not_here(f"the actor {label}")
-        return shut_down(label)
+        return super().why_closed(label)
 
     def look(self) -> None:
         versions.look()
@@ -103,10 +105,6 @@ class ProcessPort:
         surroundings.look()
 
     # -- values -----------------------------------------------------------------------------
-
-    def encode(self, value: Any) -> Encoded:
-        memory = self.driver.memory
-        return encode(value, memory.arenas.write, memory.least, memory.arenas.free)
 
     def own(self, packed: Any) -> None:
         if type(packed) is Encoded:
@@ -121,12 +119,11 @@ class ProcessPort:
 
     def bring(self, value: Any, have: TakeValue) -> Any:
         if type(value) is not PoolValue or value.driver is not self.driver:
-            bring_in_thread(self.post, value.get, have)
-            return NOT_HERE
+            return super().bring(value, have)
         if value.value is None:
             assert value.node is not None
             self.driver.values.fetch(value.node, _Arrival(have))
-            return NOT_HERE
+            return MISSING
         return value.value
 
     def load(self, value: Any) -> Any:
@@ -144,6 +141,9 @@ class ProcessPort:
 
     def discard(self, actor: RemoteActor) -> None:
         self.driver.actors.discard(actor)
+
+    def pump_soon(self, actor: RemoteActor) -> None:
+        self.driver.pumps.add(actor)
 
     def start(self, actor: RemoteActor) -> ProcessLink:
         pool = self.driver.pool
@@ -164,7 +164,7 @@ class ProcessPort:
             return node
 
 
-class ProcessLink:
+class ProcessLink(ActorLink):
     """The way to the process of an actor."""
 
     def __init__(self, port: ProcessPort, actor: RemoteActor, member: ActorMember) -> None:
@@ -219,7 +219,7 @@ class ProcessLink:
         self._driver.pool.request(self._member, SKIP, number)
 
     def result(self, item: PackedCall, number: int, outcome: tuple[Any, ...]) -> Any:
-        """Return what a future holds of a result, and give it to tasks that wait for it."""
+        """Give the result to tasks that wait for it, too."""
         kind, value = outcome
         driver, node = self._driver, item.call.node
         if kind == PACKED:

@@ -139,7 +139,7 @@ class ValueTable:
     def begin_packing(self) -> None:
         """Start a thread for each job whose nodes have to be packed."""
         while self.unpacked:
-            values.begin(self._driver, self.unpacked.popitem()[1], self.packed)
+            values.begin_packing(self._driver, self.unpacked.popitem()[1], self.packed)
 
     def packed(self, outcomes: list[values.Packed]) -> None:
         """Take what another thread has pickled of nodes: their arguments, or their values."""

@@ -23,7 +23,7 @@ from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.values import STEP, PoolMemory
 from lazyflow.schedulers.processes.parent.worker_handle import Receiver, WorkerHandle
 from lazyflow.schedulers.processes.protocol import FREE, TRIM, Incoming, Outgoing
-from lazyflow.schedulers.processes.surroundings import handle
+from lazyflow.schedulers.processes.surroundings import handle_notice
 from lazyflow.schedulers.remote.calls import NOTICES
 from lazyflow.store.memory.available import available_memory
 from lazyflow.store.memory.shared import Segment
@@ -243,7 +243,7 @@ class WorkerPool:
                 lines.drain()
             for message, descriptors in member.answers.messages():
                 if message[0] == NOTICES:
-                    handle(*message[1])
+                    handle_notice(*message[1])
                     continue
                 for lines in member.lines:  # before the caller can go on
                     lines.finish()

@@ -15,7 +15,7 @@ from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, is_leaf, place_text, task_name
 from lazyflow.schedulers.core.base import Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
-from lazyflow.schedulers.core.lifecycle import Lifecycle, RunObservers, plan_of
+from lazyflow.schedulers.core.lifecycle import RunObservers, plan_of_lazy
 from lazyflow.schedulers.processes.decisions.nodes import (
     ALWAYS,
     DONE,
@@ -37,6 +37,7 @@ from lazyflow.schedulers.remote.calls import (
     name_only,
     without_inputs,
 )
+from lazyflow.schedulers.remote.run import OffloadedRun
 from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
 
 # -- merging ------------------------------------------------------------------------------
@@ -135,9 +136,10 @@ class _Nudge:
             run.driver.loop.post(run.driver.runs.cull, self._run)
 
 
-class RemoteRun(Lifecycle):
+class RemoteRun(OffloadedRun):
     """A run on worker processes; everything but waiting happens in the driver's thread."""
 
+    held_type = PoolValue
     job: Job
     driver: Any = None  # a Driver, from `start` on
     is_known = False  # whether the driver has taken it in
@@ -148,8 +150,9 @@ class RemoteRun(Lifecycle):
         self.attention = _Nudge(self)
         self.number = next(_numbers)
         self.is_inner = self.parent is not None  # a task returned what it computes
+        if self.parent is not None:
+            self.driver, self.environment = self.parent[0].driver, self.parent[0].environment
         self.nodes: list[Node] = []  # by number in the plan
-        self.wanted: set[int] = set()  # numbers of results that are not there yet
         self.reported: dict[int, BaseException] = {}  # failures that observers were called with
         self.start_told: set[int] = set()  # tasks of whose start observers heard
         self.functions: dict[int, Function] = {}  # of its tasks
@@ -164,9 +167,8 @@ class RemoteRun(Lifecycle):
         """Return the node of a number; None when the run is over."""
         return self.nodes[i] if self.nodes else None
 
-    def begin(self) -> None:
-        """Hand a run that a task turned into to the workers."""
-        self.scheduler.begin(self)
+    def _begin_tasks(self) -> None:
+        self.driver.add(NewJob(self, self.driver))
 
     def deliver(self, i: int, value: Any) -> None:
         """Take what a run made in the place of task `i`."""
@@ -185,23 +187,6 @@ class RemoteRun(Lifecycle):
             return [], None
         callbacks, then = self.driver.loop.on_drop(self.driver.runs.cull, weakref.ref(self))
         return callbacks, then
-
-    def arrived(self, i: int, value: Any) -> None:
-        """Take a wanted value. Called by the driver; a value that was lost may come twice."""
-        if i not in self.wanted:
-            return
-        self.wanted.discard(i)
-        if self.futures is not None:
-            reference = self.futures.pop(i, None)
-            future = reference() if reference is not None else None
-            if future is not None:
-                error = self.failed.get(i)
-                if error is not None:
-                    future.set_error(error)
-                else:
-                    future.set_value(value)
-        elif self.values:
-            self.values[i] = value
 
     def finish(self) -> None:
         """End the run: every wanted value is there, or has failed."""
@@ -224,89 +209,62 @@ class RemoteRun(Lifecycle):
         finally:
             self.observers.run_ended(self)
 
-    def fetch(self) -> None:
-        """Open the wanted values, in the caller's thread: that may run the user's code."""
-        for i in dict.fromkeys(self.plan.outputs):
-            value = self.values[i]
-            if type(value) is not PoolValue or i in self.failed:
-                continue
-            try:
-                self.values[i] = value.get()
-            except BaseException as error:
-                if not isinstance(error, Exception):
-                    raise
-                if not self.request.collect:
-                    raise
-                self.failed[i] = error
-                self.values[i] = None
-
 
 class EndedRun:
-    """What is kept of a run that is over while its tasks may have to run again."""
+    """What is kept of a run that is over while its tasks may have to run again.
+
+    It is the parent of the runs that make lost values again whose tasks had returned lazy ones.
+    Observers are not called then, and an error is that of the value alone.
+    """
 
     over = True
+    attached = deadline = None
+    stop = ()
     observers = RunObservers()  # they were told of its end
 
     def __init__(self, run: RemoteRun) -> None:
+        old = run.request
+        self.request = Request(old.num_workers, True, old.background, old.check_mutation)
         self.driver = run.driver
-        self.scheduler = run.scheduler
-        self.request = run.request
+        self.job = run.job
         self.number = run.number
         self.is_inner = run.is_inner
         self.environment = run.environment
         self.functions = run.functions
         self.literals = run.literals
         self.watches = run.watches
-
-
-class RemakingParent:
-    """The parent of a run that makes a lost value again, whose task had returned a lazy value.
-
-    The run of that task is over, so this takes its place: observers are not called, and an error is
-    that of the value alone.
-    """
-
-    attached = deadline = None
-    stop = ()
-
-    def __init__(self, node: Node, ended: EndedRun) -> None:
-        self.driver = ended.driver
-        self.node = node
-        self.job = node.job
-        self.environment = ended.environment
-        old = ended.request
-        self.request = Request(old.num_workers, True, old.background, old.check_mutation)
         self.children: set[Any] = set()
-        self._scheduler = ended.scheduler
+        self._scheduler = run.scheduler
+        self._remade: dict[int, Node] = {}
 
-    def compute(self, lazy: Any) -> None:
-        """Begin the run."""
-        i = self.node.i
+    def remake(self, node: Node, lazy: Any) -> None:
+        """Compute the lazy value that the task of a node has returned again."""
+        self._remade[node.i] = node
         try:
-            plan = plan_of(lazy)
+            plan = plan_of_lazy(lazy)
         except BaseException as error:
-            self.refuse(i, dressed(error, self.node.task, None))
+            self.refuse(node.i, dressed(error, node.task, None))
             return
-        self.job.later[self.node] = self
-        run = RemoteRun(plan, self.request, self._scheduler, (self, i))
+        self.job.later[node] = self
+        run = RemoteRun(plan, self.request, self._scheduler, (self, node.i))
         self.children.add(run)
         run.begin()
 
-    def task(self, _: int) -> Task:
-        """Return the task that the run is for."""
-        return self.node.task
+    def task(self, i: int) -> Task:
+        """Return a task that ran again."""
+        return self._remade[i].task
 
-    def node_of(self, _: int) -> Node:
-        """Return the node that the run is for."""
-        return self.node
+    def node_of(self, i: int) -> Node:
+        """Return the node of a task that ran again."""
+        return self._remade[i]
 
-    def deliver(self, _: int, value: Any) -> None:
-        """Take the result, from any thread."""
-        self.driver.loop.post(self.driver.values.remade, self.node, value, None)
+    def deliver(self, i: int, value: Any) -> None:
+        """Take a value that was made again, from any thread."""
+        self.driver.loop.post(self.driver.values.remade, self._remade[i], value, None)
 
-    def refuse(self, _: int, error: BaseException) -> None:
-        """Take the failure, from any thread."""
-        self.driver.loop.post(self.driver.values.remade, self.node, None, error)
+    def refuse(self, i: int, error: BaseException) -> None:
+        """Take the failure of such a value, from any thread."""
+        self.driver.loop.post(self.driver.values.remade, self._remade[i], None, error)
 
 
 class ProcessInside(Worker):

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
 from lazyflow import config
-from lazyflow.errors import Cancelled, SerializationError
+from lazyflow.errors import Cancelled
 from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt, with_call_note
 from lazyflow.schedulers.core.errors.words import summary
@@ -37,6 +37,7 @@ from lazyflow.schedulers.remote.calls import (
     is_quickly_packed,
     name_only,
     packed_call,
+    unreadable_result,
 )
 from lazyflow.schedulers.remote.large_values import LARGE, KnownValues, named_arguments
 from lazyflow.store.memory import result_memory
@@ -171,9 +172,13 @@ class PoolMemory:
 
     # -- values -----------------------------------------------------------------------------
 
+    def encode(self, value: Any, by_path: bool = False) -> Encoded:
+        """Encode a value of the caller's, in any thread; `take_own` counts it in."""
+        return encode(value, self.arenas.write, self.least, self.arenas.free, by_path)
+
     def encoded(self, value: Any) -> Encoded:
         """Encode a value of the caller's, and count it in once."""
-        encoded = encode(value, self.arenas.write, self.least, self.arenas.free, by_path=True)
+        encoded = self.encode(value, by_path=True)
         self.take_own(encoded)
         return encoded
 
@@ -360,7 +365,7 @@ _TOGETHER = 0.001  # seconds of packing, after which what is packed may go
 Packed: TypeAlias = tuple[Node, Any, Any, BaseException | None, dict[Any, Any]]
 
 
-def begin(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
+def begin_packing(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
     """Have nodes of one job packed; `packed`, see `ValueTable`, is posted for some at a time."""
     details = driver, nodes, packed
     try:
@@ -416,9 +421,7 @@ def _arguments(driver: Owner, run: Any, node: Node, written: dict[Any, Any]) -> 
 
 
 def _value(driver: Owner, run: Any, node: Node, literal: Literal) -> Encoded:
-    memory = driver.memory
-    write, free = memory.arenas.write, memory.arenas.free
-    encoded = encode(literal.value, write, memory.least, free, by_path=True)
+    encoded = driver.memory.encode(literal.value, by_path=True)
     if encoded.size >= LARGE and not run.is_inner:
         what = f"the lazy value made at {place_text(node.task)}"
         driver.copies.note(run.number, literal.value, what)
@@ -568,14 +571,7 @@ class PoolValue:
                 raise
             if type(error) is MemoryError:  # whose message has the remedy
                 raise with_call_note(error, self.task, None) from None
-            raise with_call_note(
-                SerializationError(
-                    f"the result of a task was pickled in its worker but can't be unpickled here: "
-                    f"{type(error).__name__}: {error}. Return what pickle can restore, such as "
-                    "arrays, numbers, or objects of classes that are importable here."
-                ),
-                self.task, None,
-            ) from error
+            raise with_call_note(unreadable_result(error), self.task, None) from error
 
 
 def not_here(what: str) -> Cancelled:
@@ -629,9 +625,8 @@ def put(driver: Owner, value: Any, task: Task) -> PoolValue:
     StoreFull
         There is no room for it.
     """
-    memory = driver.memory
     try:
-        encoded = encode(value, memory.arenas.write, memory.least, memory.arenas.free)
+        encoded = driver.memory.encode(value)
     except Unpicklable as error:
         text = f"{task._args[0].name}, at {place_text(task)},"
         raise serialization_error(text, "value", error) from None
@@ -639,7 +634,7 @@ def put(driver: Owner, value: Any, task: Task) -> PoolValue:
     node.phase = DONE
     node.value = encoded
     node.size = encoded.size
-    driver.loop.post(memory.take_own, encoded)
+    driver.loop.post(driver.memory.take_own, encoded)
     return PoolValue(driver, node, name_only(task), None)
 
 

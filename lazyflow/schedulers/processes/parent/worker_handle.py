@@ -33,7 +33,6 @@ from lazyflow.schedulers.processes.decisions.pool_state import State
 from lazyflow.schedulers.processes.parent.remote_run import (
     EndedRun,
     ProcessInside,
-    RemakingParent,
     RemoteRun,
     report_call,
     report_moved,
@@ -762,7 +761,7 @@ class Receiver:
         finally:
             self._memory.remove(value)
         if type(run) is EndedRun:
-            RemakingParent(node, run).compute(lazy)
+            run.remake(node, lazy)
             return
         run._compute_instead(node.i, lazy)
         if run.over:
