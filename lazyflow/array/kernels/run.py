@@ -14,16 +14,7 @@ from lazyflow.array.kernels import order
 from lazyflow.array.kernels.draws.draw import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.float_warnings import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.native.calling import PassCall, address, asked_for, finish_output
-from lazyflow.array.kernels.native.compiler import (
-    NEW,
-    QUEUED,
-    READY,
-    REFUSED,
-    compile_now,
-    folder,
-    request,
-    wait_compiled,
-)
+from lazyflow.array.kernels.native.compiler import QUEUED, READY, REFUSED, wait_compiled
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.native.operations import SUPPORTED
@@ -84,11 +75,6 @@ def _how(decision: Decision, mode: str) -> str:
 
 _PIECE = 1 << 16  # elements of partial results that are merged by a stack of them
 _MOST = 256  # programs that are remembered, and plans of each, and up to as many older ones
-#: Elements times operations from which a kernel is compiled: compiling was measured to take 14 to
-#: 27 ms, beside the run.
-_PAYS = 1 << 21
-#: From this on a block takes NumPy's functions longer than the compilation, which it waits for.
-_WAITS = 1 << 25
 
 _BLOCKS = (np.ndarray, DrawnBlock)
 _known: Recent[tuple[Program, str], tuple[Lowered, Recent[Any, PlanKernels]]] = Recent(_MOST)
@@ -101,7 +87,7 @@ def _planned(program: Program, shapes: tuple[Shape, ...], drawn: bool = False) -
     if entry is None:
         lowered = lower(program)
         if math == "own":
-            lowered = with_own_functions(lowered, folder)
+            lowered = with_own_functions(lowered)
         entry = _known[program, math] = (lowered, Recent(_MOST))
     lowered, plans = entry
     named = (shapes, drawn) if drawn else shapes
@@ -187,33 +173,18 @@ def _by_kept_calls(
 
 
 def _is_ready(decision: Decision, mode: str, work: int) -> bool:
-    """Return whether there is a compiled kernel; have it compiled if it pays."""
+    """Return whether the kernel of a pass can be called; raise if one is asked for in vain."""
     kernel = decision.kernel
+    if kernel is not None and kernel.ready(work):
+        return True
     if mode == "native":
-        _compile_or_raise(decision)
-    elif kernel is not None and work >= _WAITS:
-        compile_now(kernel, folder())
-    elif kernel is not None and kernel.state == NEW:
-        kernel.elements += work
-        if kernel.elements >= _PAYS:
-            request(kernel, folder())
-    return kernel is not None and kernel.state == READY
-
-
-def _compile_or_raise(decision: Decision) -> None:
-    """Compile the kernel of a pass here and now; raise RuntimeError if there is none."""
-    why, kernel = decision.why_whole, decision.kernel
-    if kernel is not None:
-        compile_now(kernel, folder())
-        why = kernel.why
-        if not why and kernel.state != READY:
-            why = "the program is ending"
-    if why:
+        why = decision.why_whole if kernel is None else kernel.why or "the program is ending"
         raise RuntimeError(
             f'no kernel for this expression: {why}. Kernels are asked for by kernels="native"; '
             f'with kernels="auto", expressions without a kernel run by NumPy: '
             f'lazyflow.config.set(kernels="auto")'
         )
+    return False
 
 
 def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:

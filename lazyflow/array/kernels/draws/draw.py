@@ -11,19 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow import config
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import (
     CELLS,
     FORMULAS,
-    PAYS,
     Formula,
     Step,
     parameters,
     words_of,
 )
-from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.compiler import READY, Kernel, folder
+from lazyflow.array.kernels.native.compiler import Kernel
 from lazyflow.array.kernels.native.modules import module_text
 
 # -- blocks of draws that are not made yet: kernels make them as they go, and keep nothing of them
@@ -178,7 +175,8 @@ CHECKED = {
 
 # -- A region of an array of random numbers, filled by a kernel, or by NumPy where there is none
 
-_WAITS = 1 << 19  # those that NumPy draws for longer than the compilation, which they wait for
+_OPERATIONS = 64  # that an element takes, about
+_FEW = 1 << 14  # elements
 
 
 def fill(
@@ -191,14 +189,15 @@ def fill(
     first = sum(span.start * stride for span, stride in zip(region, strides, strict=True))
     axes = _joined(out.shape, strides, out.strides, out.itemsize)
     view = np.lib.stride_tricks.as_strided(out, [n for n, _, _ in axes], [b for _, _, b in axes])
-    kernel = _kernel(formula, out.dtype, out.size)
+    kernel = _kernel(formula, out.dtype)
+    ready = kernel.ready(out.size * _OPERATIONS)
     for at in product(*[range(n) for n, _, _ in axes[:-2]]):
         place = first + sum(i * step for i, (_, step, _) in zip(at, axes, strict=False))
         across = axes[-2][1]
-        if kernel is None:
-            draw_rows(FORMULAS[formula], params, place, across, view[at])
-        else:
+        if ready:
             _call(kernel.function, params, place, across, view[at])
+        else:
+            draw_rows(FORMULAS[formula], params, place, across, view[at])
 
 
 def _joined(shape: Any, places: Any, strides: Any, size: int) -> list[tuple[int, int, int]]:
@@ -218,8 +217,9 @@ def _joined(shape: Any, places: Any, strides: Any, size: int) -> list[tuple[int,
 
 
 @lru_cache(256)
-def _kernel_of(formula: str, dtype: np.dtype[Any]) -> Kernel:
-    return Kernel(_text(formula, dtype), lambda function: _difference(function, formula, dtype))
+def _kernel(formula: str, dtype: np.dtype[Any]) -> Kernel:
+    return Kernel(
+        lambda: _text(formula, dtype), lambda function: _difference(function, formula, dtype))
 
 
 def _difference(function: Any, formula: str, dtype: np.dtype[Any]) -> str | None:
@@ -237,20 +237,6 @@ def _call(function: Any, params: Any, place: int, across: int, rows: Any) -> Non
         (ctypes.c_void_p * 2)(rows.ctypes.data, params.ctypes.data),
         (ctypes.c_int64 * 5)(place, *rows.shape, across, rows.strides[0]),
     )
-
-
-def _kernel(formula: str, dtype: np.dtype[Any], size: int) -> Kernel | None:
-    """Return the kernel if it is there, or worth waiting for; have it compiled if that pays."""
-    if config.get("kernels") == "numpy" or compiler.unavailable():
-        return None
-    kernel = _kernel_of(formula, dtype)
-    if kernel.state == READY:
-        return kernel
-    if size >= _WAITS or config.get("kernels") == "native":
-        compiler.compile_now(kernel, folder())
-    elif size >= PAYS:
-        compiler.request(kernel, folder())
-    return kernel if kernel.state == READY else None
 
 
 def _text(formula: str, dtype: np.dtype[Any]) -> str:
@@ -333,20 +319,16 @@ class PlacedDraw:
 
     def __call__(self, region: tuple[slice, ...], out: Any = None) -> np.ndarray[Any, Any]:
         shape = [span.stop - span.start for span in region]
-        if self.few is not None and prod(shape) < PAYS:
-            return copied(self.few(region), out)
+        if self.few is not None and prod(shape) < _FEW:
+            values: np.ndarray[Any, Any] = self.few(region)
+            if out is None:
+                return values
+            out[...] = values
+            return out
         if out is None:
             out = np.empty(shape, self.dtype)
         fill(self.formula, self.params, self.shape, region, out)
         return out
-
-
-def copied(values: Any, out: Any) -> Any:
-    """Return values, or what they are copied into."""
-    if out is None:
-        return values
-    out[...] = values
-    return out
 
 
 def made_up_draw(formula: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> PlacedDraw:

@@ -19,12 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow import config
-from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.compiler import folder
+from lazyflow.array.kernels.native.compiler import Kernel
 from lazyflow.array.kernels.native.operations import FLOATS, SUPPORTED, Body, memory
 
-_PAYS = 1 << 20  # elements from which a kernel is compiled: these take NumPy about as long
+_OPERATIONS = 2  # that an element takes NumPy, about
 _EXACT = 1 << 53  # whole numbers below are exact in double precision
 _LARGEST = 1e300  # edges up to which no difference overflows, and bins for a unit
 _BACK = 1 / 1024  # bins by which guesses are too low
@@ -201,19 +199,9 @@ exit:
 
 
 @lru_cache(256)
-def _kernel(kinds: tuple[tuple[type[Bins], Type], ...], weighted: bool) -> compiler.Kernel:
-    return compiler.Kernel(CountingWriter(kinds, weighted).write("NAME"), lambda function: None)
-
-
-def _ready(kernel: compiler.Kernel, elements: int) -> bool:
-    """Tell whether a kernel can be called; have it compiled if that pays."""
-    if config.get("kernels") == "native":
-        compiler.compile_now(kernel, folder())
-    elif kernel.state == compiler.NEW:
-        kernel.elements += elements
-        if kernel.elements >= _PAYS:
-            compiler.request(kernel, folder())
-    return kernel.state == compiler.READY
+def _kernel(kinds: tuple[tuple[type[Bins], Type], ...], weighted: bool) -> Kernel:
+    return Kernel(
+        lambda: CountingWriter(kinds, weighted).write("NAME"), lambda function: None)
 
 
 def count(
@@ -233,6 +221,7 @@ def count(
 
     Examples
     --------
+    >>> from lazyflow import config
     >>> with config.set(kernels="native"):
     ...     count([np.array([3, 1, 3, 7])], [Numbers(4)])
     (array([0, 1, 0, 2]), False)
@@ -241,10 +230,10 @@ def count(
     taken = all(
         dtype in SUPPORTED and each.takes(dtype) for dtype, each in zip(types, bins, strict=True)
     )
-    if not taken or config.get("kernels") == "numpy" or compiler.unavailable():
+    if not taken:
         return None
     kernel = _kernel(tuple(zip(map(type, bins), types, strict=True)), weights is not None)
-    if not _ready(kernel, blocks[0].size):
+    if not kernel.ready(blocks[0].size * _OPERATIONS):
         return None
     flat = [np.ascontiguousarray(block).reshape(-1) for block in blocks]
     if weights is not None:

@@ -341,7 +341,7 @@ def _prepare(spec: KernelSpec) -> PreparedKernel:
     def check(function: Any) -> str | None:
         return difference(spec, loops, scratch, function)
 
-    kernel = Kernel(write_kernel(spec, staging, "NAME"), check)
+    kernel = Kernel(lambda: write_kernel(spec, staging, "NAME"), check)
     return PreparedKernel("", kernel, loops, scratch)
 
 

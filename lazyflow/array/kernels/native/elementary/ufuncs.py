@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from operator import is_
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.compiler import READY, Kernel, compile_now
+from lazyflow.array.kernels.native.compiler import READY, Kernel, compile_now, folder
 from lazyflow.array.kernels.native.elementary.formulas import FORMULAS, OWN
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.modules import module_text
@@ -25,19 +23,19 @@ _PARTS = {np.divmod: (np.floor_divide, np.remainder)}
 _kept: list[Any] = []  # what ufuncs point to
 
 
-def with_own_functions(lowered: Lowered, folder: Callable[[], str | None]) -> Lowered:
+def with_own_functions(lowered: Lowered) -> Lowered:
     """Return steps that call the functions of this package, where it has them."""
-    steps = [part for step in lowered.steps for part in _own_steps(step, folder)]
+    steps = [part for step in lowered.steps for part in _own_steps(step)]
     ends = {n for output in lowered.outputs for n in output.values}
     return lowered._replace(steps=tuple(needed(steps, ends)))
 
 
-def _own_steps(step: LoweredStep, folder: Callable[[], str | None]) -> list[LoweredStep]:
+def _own_steps(step: LoweredStep) -> list[LoweredStep]:
     ops = _PARTS.get(step.op, (step.op,))
     if any(op not in FORMULAS for op in ops):
         return [step]
     loop = step.loop[: len(step.operands) + 1]
-    own = [own_ufunc(op, loop, folder(), step.op.__name__) for op in ops]
+    own = [own_ufunc(op, loop, step.op.__name__) for op in ops]
     if len(own) > 1 and any(map(is_, own, ops)):
         return [step]
     return [
@@ -46,8 +44,8 @@ def _own_steps(step: LoweredStep, folder: Callable[[], str | None]) -> list[Lowe
     ]
 
 
-def own_ufunc(op: np.ufunc, loop: Loop, folder: str | None, name: str) -> Any:
-    """Return our ufunc for one of NumPy's, which is compiled or read from the folder; or NumPy's.
+def own_ufunc(op: np.ufunc, loop: Loop, name: str) -> Any:
+    """Return our ufunc for one of NumPy's, which is compiled or read from disk; or NumPy's.
 
     It is NumPy's for other numbers than float64 and float32, and where nothing can be compiled.
 
@@ -58,19 +56,19 @@ def own_ufunc(op: np.ufunc, loop: Loop, folder: str | None, name: str) -> Any:
         return op
     found = _made.get((op, loop, name))
     if found is None:
-        found = op if compiler.unavailable() else _make(op, loop, folder, name)
+        found = _make(op, loop, name)
         found = _made.setdefault((op, loop, name), found)
         if found is not op:
             OWN[found] = op.__name__
     return found
 
 
-def _make(op: np.ufunc, loop: Loop, folder: str | None, name: str) -> Any:
+def _make(op: np.ufunc, loop: Loop, name: str) -> Any:
     def check(function: Any) -> str | None:
         return _difference(_ufunc(op, loop, function, name), op, loop[0])
 
-    kernel = Kernel(_text(op, loop), check)
-    compile_now(kernel, folder)
+    kernel = Kernel(lambda: _text(op, loop), check)
+    compile_now(kernel, folder())
     return _ufunc(op, loop, kernel.function, name) if kernel.state == READY else op
 
 
