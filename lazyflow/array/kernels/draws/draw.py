@@ -21,7 +21,8 @@ from lazyflow.array.kernels.draws.formulas import (
     words_of,
 )
 from lazyflow.array.kernels.native.compiler import Kernel
-from lazyflow.array.kernels.native.modules import module_text
+from lazyflow.array.kernels.native.llvm_text import Text
+from lazyflow.array.kernels.native.operations import Body
 
 # -- blocks of draws that are not made yet: kernels make them as they go, and keep nothing of them
 
@@ -240,42 +241,24 @@ def _call(function: Any, params: Any, place: int, across: int, rows: Any) -> Non
 
 
 def _text(formula: str, dtype: np.dtype[Any]) -> str:
-    """Return the text of the module of a kernel that fills rows."""
-    return module_text([*functions("draw", FORMULAS[formula], dtype), *_ROWS.splitlines()])
+    """Return the text of a kernel that fills rows.
 
+    pointers    the first element, the parameters
+    numbers     its place, the rows, elements of a row, places and bytes from row to row
+    """
+    text = Text()
+    text.label("entry")
+    text.arguments("ptr", "%pointers", ["out", "params"])
+    text.arguments("i64", "%numbers", ["first", "rows", "n", "across", "over"])
 
-#: pointers    the first element, the parameters
-#: numbers     its place, the rows, elements of a row, places and bytes from row to row
-_ROWS = """
-define i32 @NAME(ptr noalias %pointers, ptr noalias %numbers) {
-entry:
-  %out = load ptr, ptr %pointers
-  %params.at = getelementptr ptr, ptr %pointers, i64 1
-  %params = load ptr, ptr %params.at
-  %first = load i64, ptr %numbers
-  %rows.at = getelementptr i64, ptr %numbers, i64 1
-  %rows = load i64, ptr %rows.at
-  %n.at = getelementptr i64, ptr %numbers, i64 2
-  %n = load i64, ptr %n.at
-  %across.at = getelementptr i64, ptr %numbers, i64 3
-  %across = load i64, ptr %across.at
-  %over.at = getelementptr i64, ptr %numbers, i64 4
-  %over = load i64, ptr %over.at
-  br label %row
-row:
-  %r = phi i64 [ 0, %entry ], [ %r.next, %row ]
-  %place = phi i64 [ %first, %entry ], [ %place.next, %row ]
-  %to = phi ptr [ %out, %entry ], [ %to.next, %row ]
-  call void @draw.row(i64 %place, i64 %n, ptr %params, ptr %to)
-  %r.next = add i64 %r, 1
-  %place.next = add i64 %place, %across
-  %to.next = getelementptr i8, ptr %to, i64 %over
-  %again = icmp slt i64 %r.next, %rows
-  br i1 %again, label %row, label %finish
-finish:
-  ret i32 0
-}
-"""
+    def row(b: Body, number: str) -> None:
+        place = b.let(f"add i64 %first, {b.let(f'mul i64 {number}, %across')}")
+        to = b.let(f"getelementptr i8, ptr %out, i64 {b.let(f'mul i64 {number}, %over')}")
+        b.do(f"call void @draw.row(i64 {place}, i64 %n, ptr %params, ptr {to})")
+
+    text.each("each.row", "%rows", row)
+    text.body.do("ret i32 0")
+    return text.kernel(functions("draw", FORMULAS[formula], dtype))
 
 
 @dataclass(frozen=True)

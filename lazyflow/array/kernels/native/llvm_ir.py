@@ -44,7 +44,6 @@ from lazyflow.array.kernels.native.llvm_reductions import (
 )
 from lazyflow.array.kernels.native.llvm_scans import GIVEN, scanners
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
-from lazyflow.array.kernels.native.modules import module_text
 from lazyflow.array.kernels.native.operations import Body, register
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
@@ -105,7 +104,7 @@ class Writer(Text):
 
     # -- the frame
 
-    def write(self, name: str) -> str:
+    def write(self) -> str:
         """Return the text of a module with the kernel."""
         self._entry()
         self._tile_starts()
@@ -115,14 +114,12 @@ class Writer(Text):
                 self._stage(number)
             self._run_ends()
         self._tile_ends()
-        head = f"define i32 @{name}(ptr noalias %pointers, ptr noalias %numbers) {{"
         drawn = [
             line for at, formula in _draws(self.spec)
             for line in functions(f"draw{at}", FORMULAS[formula], self.spec.dtypes[at])
         ]
-        merging = mergers(self.spec)
-        inner = [*drawn, *reducers(self.spec), *merging, *scanners(self.spec)]
-        return module_text([*inner, head, *self.lines, "}"])
+        return self.kernel(
+            [*drawn, *reducers(self.spec), *mergers(self.spec), *scanners(self.spec)])
 
     def _entry(self) -> None:
         b, spec = self.body, self.spec
@@ -138,15 +135,11 @@ class Writer(Text):
             names += [f"merged{at}" for at, *_ in spec.reduced]
         names += [f"state{at}" for at in range(len(self.scans))]
         names += [f"many{at}" for at, *_ in spec.chosen]
-        for at, name in enumerate(names):
-            b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
-            b.do(f"%{name} = load ptr, ptr %{name}.at")
+        self.arguments("ptr", "%pointers", names)
         numbers = ["outer", "length", "inner", "high", "piece", "row", "part"]
         numbers += [f"{way}{at}" for at in self.in_rows for way in ("across", "along")]
         numbers += [f"{what}{at}" for at in range(len(self.scans)) for what in ("span", "lines")]
-        for at, name in enumerate(numbers):
-            b.do(f"%{name}.at = getelementptr i64, ptr %numbers, i64 {at}")
-            b.do(f"%{name} = load i64, ptr %{name}.at")
+        self.arguments("i64", "%numbers", numbers)
         most = max([call_size(step) for step in self.steps], default=1)
         for name in ("args", "steps"):
             b.do(f"%{name} = alloca [{most} x ptr]")
@@ -416,8 +409,3 @@ def called(steps: Sequence[LoweredStep]) -> list[LoweredStep]:
 def call_size(step: LoweredStep) -> int:
     """Return how many arguments the loop of a step has."""
     return len(step.operands) + len(step.results)
-
-
-def write_kernel(spec: KernelSpec, staging: Staging, name: str) -> str:
-    """Return the text of a module with the kernel for a specification."""
-    return Writer(spec, staging).write(name)

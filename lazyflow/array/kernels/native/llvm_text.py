@@ -1,12 +1,14 @@
-"""LLVM's text for loops over elements, by vectors and then one by one."""
+"""LLVM's text: modules, kernels, and loops over elements, by vectors and then one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from lazyflow.array.kernels.native.elementary.formulas import definitions
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.operations import Body, memory, register
 
@@ -48,6 +50,17 @@ class Text:
         """Start a block."""
         self.lines.append(f"{name}:")
         self.current = name
+
+    def arguments(self, kind: str, source: str, names: Sequence[str]) -> None:
+        """Give names to values that lie in an array from its first element on."""
+        for at, name in enumerate(names):
+            self.body.do(f"%{name}.at = getelementptr {kind}, ptr {source}, i64 {at}")
+            self.body.do(f"%{name} = load {kind}, ptr %{name}.at")
+
+    def kernel(self, functions: Sequence[str] = ()) -> str:
+        """Return a module in which these lines are a kernel, and with functions that it calls."""
+        head = "define i32 @NAME(ptr noalias %pointers, ptr noalias %numbers) {"
+        return module_text([*functions, head, *self.lines, "}"])
 
     def constant(self, number: int, pointer: str, dtype: np.dtype[Any]) -> None:
         """Read a value that is the same for all elements."""
@@ -187,6 +200,21 @@ class Text:
         value = b.intrinsic("arithmetic.fence", F8, value)
         kind = b.type(F8)
         return b.let(f"select {b.wide('i1')} {mask}, {kind} {value}, {kind} {b.zero(F8)}")
+
+
+def module_text(lines: Sequence[str]) -> str:
+    """Return the text of a module with these functions, and with the functions that they call."""
+    found = [*lines, *definitions(lines)]
+    calls = [line for line in found if "call" in line and "@llvm." in line]
+    return "\n".join([*found, *sorted(set(map(_declaration, calls))), ""])
+
+
+def _declaration(line: str) -> str:
+    """Return the declaration of the intrinsic that a line calls."""
+    kind, name, given = re.findall(r"call (.+?) @(llvm[\w.]+)\((.*)\)", line)[0]
+    given = re.sub(r"splat \(.*?\)|<\w+ [-\d].*?>", "constant", given)
+    types = ", ".join(each.rpartition(" ")[0] for each in given.split(", "))
+    return f"declare {kind} @{name}({types})"
 
 
 def _lanes(b: Body, scalar: str, vector: str) -> list[str]:

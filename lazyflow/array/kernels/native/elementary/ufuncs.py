@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array.kernels.native.compiler import READY, Kernel, compile_now, folder
 from lazyflow.array.kernels.native.elementary.formulas import FORMULAS, OWN
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
-from lazyflow.array.kernels.native.modules import module_text
+from lazyflow.array.kernels.native.llvm_text import module_text
 from lazyflow.array.kernels.native.operations import FLOATS, Body, elementary, register
 from lazyflow.array.kernels.program import Lowered, LoweredStep, needed
 
