@@ -170,8 +170,8 @@ class Text:
         kind = b.wide("i64") if b.apart else "i64"
         return b.let(f"getelementptr {memory(dtype)}, ptr {pointer}, {kind} {index}")
 
-    def load(self, b: Body, pointer: str, dtype: np.dtype[Any]) -> str:
-        """Return the values at a pointer."""
+    def load(self, b: Body, pointer: str | list[str], dtype: np.dtype[Any]) -> str:
+        """Return the values at a pointer; of lanes that lie apart, at the pointers of each."""
         one, kind = memory(dtype), b.wide(memory(dtype))
         if b.apart:
             value = "poison"
@@ -184,12 +184,15 @@ class Text:
             return value
         return b.let(f"icmp ne {kind} {value}, {b.fixed('i8', '0')}")
 
-    def store(self, b: Body, value: str, pointer: str, dtype: np.dtype[Any]) -> None:
-        """Write values to a pointer."""
+    def store(
+        self, b: Body, value: str, pointer: str | list[str], dtype: np.dtype[Any]
+    ) -> None:
+        """Write values to a pointer; of lanes that lie apart, to the pointers of each."""
         one, kind = memory(dtype), b.wide(memory(dtype))
         if one != register(dtype):
             value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
-        values, places = [value], [pointer]
+        values: list[str] = [value]
+        places: list[Any] = [pointer]
         if b.apart:
             kind, values, places = one, _lanes(b, one, value), _lanes(b, "ptr", pointer)
         for each, place in zip(values, places, strict=True):
@@ -217,7 +220,9 @@ def _declaration(line: str) -> str:
     return f"declare {kind} @{name}({types})"
 
 
-def _lanes(b: Body, scalar: str, vector: str) -> list[str]:
-    """Return the lanes of a vector."""
+def _lanes(b: Body, scalar: str, vector: str | list[str]) -> list[str]:
+    """Return the lanes of a vector, or those that were given one by one."""
+    if isinstance(vector, list):
+        return vector
     kind = b.wide(scalar)
     return [b.let(f"extractelement {kind} {vector}, i64 {lane}") for lane in range(b.width)]
