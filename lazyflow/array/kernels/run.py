@@ -20,7 +20,7 @@ from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.native.operations import SUPPORTED
 from lazyflow.array.kernels.numpy_kernels import find_reports, run_before, run_whole
 from lazyflow.array.kernels.order import GROUP, merge_reduced
-from lazyflow.array.kernels.planning import BlockPlan, Shape, make_plan
+from lazyflow.array.kernels.planning import BlockPass, BlockPlan, Shape, make_plan
 from lazyflow.array.kernels.program import KINDS, Lowered, Program, Reduction, Step, lower
 from lazyflow.recent import Recent
 from lazyflow.store.sizes import format_bytes
@@ -31,26 +31,37 @@ __all__ = ["merge", "report", "run_program", "wait_compiled"]
 # -- in words: by what a program would run over blocks, and why not by a kernel -----------
 
 
-def describe(kernels: PlanKernels, blocks: Sequence[Any], mode: str) -> str:
-    """Return a line for each pass over the inputs."""
-    plan = kernels.plan
+def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlock]) -> str:
+    """Return, in words, by what a program would run over blocks, and why not by a kernel.
+
+    Returns
+    -------
+    A line for each pass over the inputs. Nothing is compiled, and only small values are computed.
+
+    Examples
+    --------
+    >>> f8 = np.dtype("f8")
+    >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
+    >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
+    "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: no kernel yet:
+    it has not been run over enough elements"
+    """
+    kernels, arrays = _placed(program, blocks)
+    plan, mode = kernels.plan, config.get("kernels")
     with np.errstate(all="ignore"), FloatReports() as reports:
-        values = run_before(plan, blocks, reports)
+        values = run_before(plan, arrays, reports)
     lines = []
     for some in plan.passes:
-        work = _work(plan, len(some.steps), some.outputs)
+        read = sum(values[n].nbytes for n in some.sources if values[n].size > 1)
         how = _how(kernels.decide(some, values, mode, {}), mode)
-        lines.append(f"{work}, {_read(values, some.sources)} read: {how}")
+        lines.append(f"{_work(plan, some)}, {format_bytes(read)} read: {how}")
     return "\n".join(lines)
 
 
-def _read(values: Sequence[Any], sources: Sequence[int]) -> str:
-    return format_bytes(sum(values[n].nbytes for n in sources if values[n].size > 1))
-
-
-def _work(plan: BlockPlan, steps: int, positions: Sequence[int]) -> str:
-    outputs = [plan.lowered.outputs[at] for at in positions]
+def _work(plan: BlockPlan, some: BlockPass) -> str:
+    outputs = [plan.lowered.outputs[at] for at in some.outputs]
     kinds = [output.reduction.kind for output in outputs if output.reduction is not None]
+    steps = len(some.steps)
     words = f"{steps} operation{'s' * (steps != 1)}"
     for kind in dict.fromkeys(kinds):
         words += f" and {kind}" if kind == kinds[-1] else f", {kind}"
@@ -278,25 +289,6 @@ def _run(
         if found is not None:
             return found
         return run_whole(kernels.plan, list(map(made, arrays)), reports, outs or {})
-
-
-def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlock]) -> str:
-    """Return, in words, by what a program would run over blocks, and why not by a kernel.
-
-    Returns
-    -------
-    A line for each pass over the inputs. Nothing is compiled, and only small values are computed.
-
-    Examples
-    --------
-    >>> f8 = np.dtype("f8")
-    >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
-    >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
-    "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: no kernel yet:
-    it has not been run over enough elements"
-    """
-    kernels, arrays = _placed(program, blocks)
-    return describe(kernels, arrays, config.get("kernels"))
 
 
 def merge(

@@ -165,17 +165,13 @@ class Writer(Text):
     def _set(self, name: str, value: str) -> None:
         self.body.do(f"store i64 {value}, ptr %{name}")
 
-    def _least(self, one: str, other: str) -> str:
-        less = self.body.let(f"icmp slt i64 {one}, {other}")
-        return self.body.let(f"select i1 {less}, i64 {one}, i64 {other}")
-
     def _tile_starts(self) -> None:
         b = self.body
         self.label("tile")
         left = b.let(f"sub i64 %inner, {self._get('left')}")
-        b.do(f"%cols = add i64 {self._least(left, '%piece')}, 0")
+        b.do(f"%cols = add i64 {self.least(left, '%piece')}, 0")
         below = b.let(f"sub i64 %length, {self._get('top')}")
-        b.do(f"%rows = add i64 {self._least(below, '%high')}, 0")
+        b.do(f"%rows = add i64 {self.least(below, '%high')}, 0")
         row = b.let(f"mul i64 {self._get('in_outer')}, %length")
         b.do(f"%first = add i64 {row}, {self._get('top')}")
         if self.spec.in_place:
@@ -202,7 +198,7 @@ class Writer(Text):
         if self.in_rows:
             row = b.let(f"udiv i64 {pos}, %row")
             within = b.let(f"sub i64 {pos}, {b.let(f'mul i64 {row}, %row')}")
-            run = self._least(run, b.let(f"sub i64 %row, {within}"))
+            run = self.least(run, b.let(f"sub i64 %row, {within}"))
         b.do(f"%n = add i64 {run}, 0")
         b.do(f"%here = add i64 {pos}, 0")
         for at, start in self.in_rows.items():

@@ -51,6 +51,11 @@ class Text:
         self.lines.append(f"{name}:")
         self.current = name
 
+    def least(self, one: str, other: str) -> str:
+        """Return the least of two whole numbers."""
+        less = self.body.let(f"icmp slt i64 {one}, {other}")
+        return self.body.let(f"select i1 {less}, i64 {one}, i64 {other}")
+
     def arguments(self, kind: str, source: str, names: Sequence[str]) -> None:
         """Give names to values that lie in an array from its first element on."""
         for at, name in enumerate(names):
