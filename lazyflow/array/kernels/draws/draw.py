@@ -180,20 +180,15 @@ _OPERATIONS = 64  # that an element takes, about
 _FEW = 1 << 14  # elements
 
 
-def fill(
-    formula: str, params: Any, shape: tuple[int, ...], region: tuple[slice, ...], out: Any
-) -> None:
-    """Write the values of a region of an array, slices of step 1, into an array of its shape."""
-    if not out.size:
-        return
-    strides = [prod(shape[axis + 1:]) for axis in range(len(shape))]
-    first = sum(span.start * stride for span, stride in zip(region, strides, strict=True))
-    axes = _joined(out.shape, strides, out.strides, out.itemsize)
+def fill(block: DrawnBlock, out: Any) -> None:
+    """Write the values of a block into an array of its shape, which is not empty."""
+    axes = _joined(out.shape, block.strides, out.strides, out.itemsize)
     view = np.lib.stride_tricks.as_strided(out, [n for n, _, _ in axes], [b for _, _, b in axes])
+    formula, params = block.draw.formula, block.draw.params
     kernel = _kernel(formula, out.dtype)
     ready = kernel.ready(out.size * _OPERATIONS)
     for at in product(*[range(n) for n, _, _ in axes[:-2]]):
-        place = first + sum(i * step for i, (_, step, _) in zip(at, axes, strict=False))
+        place = block.first + sum(i * step for i, (_, step, _) in zip(at, axes, strict=False))
         across = axes[-2][1]
         if ready:
             _call(kernel.function, params, place, across, view[at])
@@ -310,7 +305,8 @@ class PlacedDraw:
             return out
         if out is None:
             out = np.empty(shape, self.dtype)
-        fill(self.formula, self.params, self.shape, region, out)
+        if out.size:
+            fill(self.later(region), out)
         return out
 
 

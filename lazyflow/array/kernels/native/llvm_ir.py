@@ -43,8 +43,8 @@ from lazyflow.array.kernels.native.llvm_reductions import (
     reducers,
 )
 from lazyflow.array.kernels.native.llvm_scans import GIVEN, scanners
-from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
-from lazyflow.array.kernels.native.operations import Body, register
+from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text, lanes_of
+from lazyflow.array.kernels.native.operations import Body
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.planning import (
@@ -348,23 +348,12 @@ class Writer(Text):
         return self.load(b, self.element(b, self.here[n], index, dtype), dtype)
 
     def _gather(self, b: Body, n: int, index: str) -> str:
-        dtype = self.spec.dtypes[n]
-        one = self.body
-        kind = b.type(dtype)
-        found = "poison"
-        for lane in range(b.width):
-            number = index
-            if b.apart:
-                number = one.let(f"extractelement {b.wide('i64')} {index}, i64 {lane}")
-            elif lane:
-                number = one.let(f"add i64 {index}, {lane}")
-            where = one.let(f"mul i64 {number}, %along{n}")
-            pointer = one.let(f"getelementptr i8, ptr {self.here[n]}, i64 {where}")
-            value = self.load(one, pointer, dtype)
-            if b.width == 1:
-                return value
-            found = one.let(f"insertelement {kind} {found}, {register(dtype)} {value}, i64 {lane}")
-        return found
+        numbers = lanes_of(b, "i64", index) if b.apart else [
+            b.let(f"add i64 {index}, {lane}") if lane else index for lane in range(b.width)
+        ]
+        away = [b.let(f"mul i64 {number}, %along{n}") for number in numbers]
+        pointers = [b.let(f"getelementptr i8, ptr {self.here[n]}, i64 {x}") for x in away]
+        return self.load(b, pointers if b.width > 1 else pointers[0], self.spec.dtypes[n])
 
     def _call_loop(self, step: LoweredStep) -> None:
         b, at = self.body, self.steps.index(step)

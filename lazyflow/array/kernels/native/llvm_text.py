@@ -178,9 +178,9 @@ class Text:
     def load(self, b: Body, pointer: str | list[str], dtype: np.dtype[Any]) -> str:
         """Return the values at a pointer; of lanes that lie apart, at the pointers of each."""
         one, kind = memory(dtype), b.wide(memory(dtype))
-        if b.apart:
+        if b.apart or isinstance(pointer, list):
             value = "poison"
-            for lane, place in enumerate(_lanes(b, "ptr", pointer)):
+            for lane, place in enumerate(lanes_of(b, "ptr", pointer)):
                 found = b.let(f"load {one}, ptr {place}, align 1")
                 value = b.let(f"insertelement {kind} {value}, {one} {found}, i64 {lane}")
         else:
@@ -196,12 +196,11 @@ class Text:
         one, kind = memory(dtype), b.wide(memory(dtype))
         if one != register(dtype):
             value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
-        values: list[str] = [value]
-        places: list[Any] = [pointer]
-        if b.apart:
-            kind, values, places = one, _lanes(b, one, value), _lanes(b, "ptr", pointer)
-        for each, place in zip(values, places, strict=True):
-            b.do(f"store {kind} {each}, ptr {place}, align 1")
+        if not b.apart:
+            b.do(f"store {kind} {value}, ptr {pointer}, align 1")
+            return
+        for each, at in zip(lanes_of(b, one, value), lanes_of(b, "ptr", pointer), strict=True):
+            b.do(f"store {one} {each}, ptr {at}, align 1")
 
     def select(self, b: Body, mask: str, value: str) -> str:
         """Return doubles where a mask is true, else zeros; all of them are computed."""
@@ -225,7 +224,7 @@ def _declaration(line: str) -> str:
     return f"declare {kind} @{name}({types})"
 
 
-def _lanes(b: Body, scalar: str, vector: str | list[str]) -> list[str]:
+def lanes_of(b: Body, scalar: str, vector: str | list[str]) -> list[str]:
     """Return the lanes of a vector, or those that were given one by one."""
     if isinstance(vector, list):
         return vector
