@@ -14,22 +14,13 @@ from lazyflow.array.kernels import order
 from lazyflow.array.kernels.draws.draw import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.float_warnings import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.native.calling import PassCall, address, asked_for, finish_output
-from lazyflow.array.kernels.native.compiler import (
-    NEW,
-    QUEUED,
-    READY,
-    REFUSED,
-    compile_now,
-    folder,
-    request,
-    wait_compiled,
-)
+from lazyflow.array.kernels.native.compiler import QUEUED, READY, REFUSED, wait_compiled
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.native.operations import SUPPORTED
 from lazyflow.array.kernels.numpy_kernels import find_reports, run_before, run_whole
 from lazyflow.array.kernels.order import GROUP, merge_reduced
-from lazyflow.array.kernels.planning import BlockPlan, Shape, make_plan
+from lazyflow.array.kernels.planning import BlockPass, BlockPlan, Shape, make_plan
 from lazyflow.array.kernels.program import KINDS, Lowered, Program, Reduction, Step, lower
 from lazyflow.recent import Recent
 from lazyflow.store.sizes import format_bytes
@@ -40,26 +31,37 @@ __all__ = ["merge", "report", "run_program", "wait_compiled"]
 # -- in words: by what a program would run over blocks, and why not by a kernel -----------
 
 
-def describe(kernels: PlanKernels, blocks: Sequence[Any], mode: str) -> str:
-    """Return a line for each pass over the inputs."""
-    plan = kernels.plan
+def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlock]) -> str:
+    """Return, in words, by what a program would run over blocks, and why not by a kernel.
+
+    Returns
+    -------
+    A line for each pass over the inputs. Nothing is compiled, and only small values are computed.
+
+    Examples
+    --------
+    >>> f8 = np.dtype("f8")
+    >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
+    >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
+    "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: no kernel yet:
+    it has not been run over enough elements"
+    """
+    kernels, arrays = _placed(program, blocks)
+    plan, mode = kernels.plan, config.get("kernels")
     with np.errstate(all="ignore"), FloatReports() as reports:
-        values = run_before(plan, blocks, reports)
+        values = run_before(plan, arrays, reports)
     lines = []
     for some in plan.passes:
-        work = _work(plan, len(some.steps), some.outputs)
+        read = sum(values[n].nbytes for n in some.sources if values[n].size > 1)
         how = _how(kernels.decide(some, values, mode, {}), mode)
-        lines.append(f"{work}, {_read(values, some.sources)} read: {how}")
+        lines.append(f"{_work(plan, some)}, {format_bytes(read)} read: {how}")
     return "\n".join(lines)
 
 
-def _read(values: Sequence[Any], sources: Sequence[int]) -> str:
-    return format_bytes(sum(values[n].nbytes for n in sources if values[n].size > 1))
-
-
-def _work(plan: BlockPlan, steps: int, positions: Sequence[int]) -> str:
-    outputs = [plan.lowered.outputs[at] for at in positions]
+def _work(plan: BlockPlan, some: BlockPass) -> str:
+    outputs = [plan.lowered.outputs[at] for at in some.outputs]
     kinds = [output.reduction.kind for output in outputs if output.reduction is not None]
+    steps = len(some.steps)
     words = f"{steps} operation{'s' * (steps != 1)}"
     for kind in dict.fromkeys(kinds):
         words += f" and {kind}" if kind == kinds[-1] else f", {kind}"
@@ -84,11 +86,6 @@ def _how(decision: Decision, mode: str) -> str:
 
 _PIECE = 1 << 16  # elements of partial results that are merged by a stack of them
 _MOST = 256  # programs that are remembered, and plans of each, and up to as many older ones
-#: Elements times operations from which a kernel is compiled: compiling was measured to take 14 to
-#: 27 ms, beside the run.
-_PAYS = 1 << 21
-#: From this on a block takes NumPy's functions longer than the compilation, which it waits for.
-_WAITS = 1 << 25
 
 _BLOCKS = (np.ndarray, DrawnBlock)
 _known: Recent[tuple[Program, str], tuple[Lowered, Recent[Any, PlanKernels]]] = Recent(_MOST)
@@ -101,7 +98,7 @@ def _planned(program: Program, shapes: tuple[Shape, ...], drawn: bool = False) -
     if entry is None:
         lowered = lower(program)
         if math == "own":
-            lowered = with_own_functions(lowered, folder)
+            lowered = with_own_functions(lowered)
         entry = _known[program, math] = (lowered, Recent(_MOST))
     lowered, plans = entry
     named = (shapes, drawn) if drawn else shapes
@@ -187,33 +184,18 @@ def _by_kept_calls(
 
 
 def _is_ready(decision: Decision, mode: str, work: int) -> bool:
-    """Return whether there is a compiled kernel; have it compiled if it pays."""
+    """Return whether the kernel of a pass can be called; raise if one is asked for in vain."""
     kernel = decision.kernel
+    if kernel is not None and kernel.ready(work):
+        return True
     if mode == "native":
-        _compile_or_raise(decision)
-    elif kernel is not None and work >= _WAITS:
-        compile_now(kernel, folder())
-    elif kernel is not None and kernel.state == NEW:
-        kernel.elements += work
-        if kernel.elements >= _PAYS:
-            request(kernel, folder())
-    return kernel is not None and kernel.state == READY
-
-
-def _compile_or_raise(decision: Decision) -> None:
-    """Compile the kernel of a pass here and now; raise RuntimeError if there is none."""
-    why, kernel = decision.why_whole, decision.kernel
-    if kernel is not None:
-        compile_now(kernel, folder())
-        why = kernel.why
-        if not why and kernel.state != READY:
-            why = "the program is ending"
-    if why:
+        why = decision.why_whole if kernel is None else kernel.why or "the program is ending"
         raise RuntimeError(
             f'no kernel for this expression: {why}. Kernels are asked for by kernels="native"; '
             f'with kernels="auto", expressions without a kernel run by NumPy: '
             f'lazyflow.config.set(kernels="auto")'
         )
+    return False
 
 
 def _refuse_blocks(program: Program, arrays: Sequence[Any]) -> None:
@@ -307,25 +289,6 @@ def _run(
         if found is not None:
             return found
         return run_whole(kernels.plan, list(map(made, arrays)), reports, outs or {})
-
-
-def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlock]) -> str:
-    """Return, in words, by what a program would run over blocks, and why not by a kernel.
-
-    Returns
-    -------
-    A line for each pass over the inputs. Nothing is compiled, and only small values are computed.
-
-    Examples
-    --------
-    >>> f8 = np.dtype("f8")
-    >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
-    >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
-    "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: no kernel yet:
-    it has not been run over enough elements"
-    """
-    kernels, arrays = _placed(program, blocks)
-    return describe(kernels, arrays, config.get("kernels"))
 
 
 def merge(

@@ -23,8 +23,8 @@ read such an array, it is drawn once and kept.
 """
 
 # Modules, from the bottom up: streams (boxes and NumPy's generators, for what no formula of
-# kernels/draws gives), generator (calls and checks); each a part of one class: continuous, positive
-# and discrete distributions (and the chances that tables hold), sampling.
+# kernels/draws gives), generator (calls and checks); each a part of one class: continuous and
+# discrete distributions (and the chances that tables hold), sampling.
 
 from __future__ import annotations
 

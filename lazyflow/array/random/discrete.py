@@ -12,8 +12,8 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
 from lazyflow.array.kernels.draws.draw import table
 from lazyflow.array.kernels.draws.formulas import words_of
+from lazyflow.array.random.continuous import Continuous
 from lazyflow.array.random.generator import Size, given_of
-from lazyflow.array.random.positive import Positive
 from lazyflow.array.random.streams import Values
 
 # -- counts -------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def _trials(x: Array, p: Any) -> Any:
 # -- the distributions --------------------------------------------------------------------
 
 
-class Discrete(Positive):
+class Discrete(Continuous):
     """Distributions of whole numbers, as of ``np.random.Generator``."""
 
     def integers(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import lazyflow.array as la
 from lazyflow import config
-from lazyflow.array.kernels.native import compiler, counting
+from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.counting import EvenBins, Numbers, count
 
 NUMBERS = [f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)]
@@ -21,7 +21,7 @@ needs_kernels = pytest.mark.skipif(bool(compiler.unavailable()), reason="there a
 
 @pytest.fixture(params=["numpy", pytest.param("auto", marks=needs_kernels)])
 def mode(request, monkeypatch):
-    monkeypatch.setattr(counting, "_PAYS", 0)
+    monkeypatch.setattr(compiler, "PAYS", 0)
     monkeypatch.setattr(compiler, "request", compiler.compile_now)
     with config.set(kernels=request.param):
         yield request.param

@@ -19,14 +19,11 @@ class _LanesMachine:
         self.group = f.let("i64", f"add {start.type} {start.name}, <{counted}>")
 
     def param(self, number: int) -> Lanes:
-        at, one = f"%{self._f.name()}", f"%{self._f.name()}"
-        self._f.do(f"{at} = getelementptr i64, ptr %params, i64 {number}")
-        self._f.do(f"{one} = load i64, ptr {at}")
-        return self._spread(one)
+        at = self._f.scalar(f"getelementptr i64, ptr %params, i64 {number}")
+        return self._spread(self._f.scalar(f"load i64, ptr {at}"))
 
     def at(self, place: Lanes) -> Lanes:
-        each = f"%{self._f.name()}"
-        self._f.do(f"{each} = getelementptr i64, ptr %params, {place.type} {place.name}")
+        each = self._f.scalar(f"getelementptr i64, ptr %params, {place.type} {place.name}")
         called = f"@llvm.masked.gather.v{WIDTH}i64.v{WIDTH}p0(<{WIDTH} x ptr> {each}, i32 8, "
         every = f"<{WIDTH} x i1> splat (i1 true), {place.type} poison"
         return self._f.let("i64", f"call {place.type} {called}{every})")
@@ -38,7 +35,7 @@ class _LanesMachine:
         return self._f.let("i64", text)
 
     def number(self, word: Lanes) -> Lanes:
-        return self._f.let("double", f"sitofp {word.type} {word.name} to <{WIDTH} x double>")
+        return word.to("double", "sitofp")
 
     def bits(self, value: Lanes) -> Lanes:
         return value.bits()
@@ -47,7 +44,7 @@ class _LanesMachine:
         return word.real()
 
     def sqrt(self, value: Lanes) -> Lanes:
-        return self._f.call(f"llvm.sqrt.v{WIDTH}f64", value)
+        return value.sqrt()
 
     def below(self, one: Lanes, other: Any) -> Lanes:
         return one.below(other)
@@ -87,10 +84,7 @@ class _LanesMachine:
         found = which[0]
         for x in which[1:]:
             found = found | x
-        name = f"%{self._f.name()}"
-        called = f"@llvm.vector.reduce.or.v{WIDTH}i1({found.type} {found.name})"
-        self._f.do(f"{name} = call i1 {called}")
-        return name
+        return self._f.any_of(found)
 
 
 def functions(name: str, formula: Formula, dtype: np.dtype[Any]) -> list[str]:
@@ -115,8 +109,7 @@ def _wide(formula: Formula, kind: str) -> list[str]:
     found, many = [], WIDTH
     for x in formula.compute(_LanesMachine(f, "%first")):
         if x.kind != kind:
-            word = "fptrunc" if x.kind == "double" else "trunc"
-            x = f.let(kind, f"{word} {x.type} {x.name} to <{WIDTH} x {kind}>")
+            x = x.to(kind, "fptrunc" if x.kind == "double" else "trunc")
         found.append(x.name)
     while len(found) > 1:  # the first half with the second, so that the first two come last
         half = len(found) // 2

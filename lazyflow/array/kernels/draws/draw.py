@@ -11,20 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow import config
 from lazyflow.array.kernels.draws.by_llvm import functions
 from lazyflow.array.kernels.draws.formulas import (
     CELLS,
     FORMULAS,
-    PAYS,
     Formula,
     Step,
     parameters,
     words_of,
 )
-from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.compiler import READY, Kernel, folder
-from lazyflow.array.kernels.native.modules import module_text
+from lazyflow.array.kernels.native.compiler import Kernel
+from lazyflow.array.kernels.native.llvm_text import Text
+from lazyflow.array.kernels.native.operations import Body
 
 # -- blocks of draws that are not made yet: kernels make them as they go, and keep nothing of them
 
@@ -178,27 +176,24 @@ CHECKED = {
 
 # -- A region of an array of random numbers, filled by a kernel, or by NumPy where there is none
 
-_WAITS = 1 << 19  # those that NumPy draws for longer than the compilation, which they wait for
+_OPERATIONS = 64  # that an element takes, about
+_FEW = 1 << 14  # elements
 
 
-def fill(
-    formula: str, params: Any, shape: tuple[int, ...], region: tuple[slice, ...], out: Any
-) -> None:
-    """Write the values of a region of an array, slices of step 1, into an array of its shape."""
-    if not out.size:
-        return
-    strides = [prod(shape[axis + 1:]) for axis in range(len(shape))]
-    first = sum(span.start * stride for span, stride in zip(region, strides, strict=True))
-    axes = _joined(out.shape, strides, out.strides, out.itemsize)
+def fill(block: DrawnBlock, out: Any) -> None:
+    """Write the values of a block into an array of its shape, which is not empty."""
+    axes = _joined(out.shape, block.strides, out.strides, out.itemsize)
     view = np.lib.stride_tricks.as_strided(out, [n for n, _, _ in axes], [b for _, _, b in axes])
-    kernel = _kernel(formula, out.dtype, out.size)
+    formula, params = block.draw.formula, block.draw.params
+    kernel = _kernel(formula, out.dtype)
+    ready = kernel.ready(out.size * _OPERATIONS)
     for at in product(*[range(n) for n, _, _ in axes[:-2]]):
-        place = first + sum(i * step for i, (_, step, _) in zip(at, axes, strict=False))
+        place = block.first + sum(i * step for i, (_, step, _) in zip(at, axes, strict=False))
         across = axes[-2][1]
-        if kernel is None:
-            draw_rows(FORMULAS[formula], params, place, across, view[at])
-        else:
+        if ready:
             _call(kernel.function, params, place, across, view[at])
+        else:
+            draw_rows(FORMULAS[formula], params, place, across, view[at])
 
 
 def _joined(shape: Any, places: Any, strides: Any, size: int) -> list[tuple[int, int, int]]:
@@ -218,8 +213,9 @@ def _joined(shape: Any, places: Any, strides: Any, size: int) -> list[tuple[int,
 
 
 @lru_cache(256)
-def _kernel_of(formula: str, dtype: np.dtype[Any]) -> Kernel:
-    return Kernel(_text(formula, dtype), lambda function: _difference(function, formula, dtype))
+def _kernel(formula: str, dtype: np.dtype[Any]) -> Kernel:
+    return Kernel(
+        lambda: _text(formula, dtype), lambda function: _difference(function, formula, dtype))
 
 
 def _difference(function: Any, formula: str, dtype: np.dtype[Any]) -> str | None:
@@ -239,57 +235,25 @@ def _call(function: Any, params: Any, place: int, across: int, rows: Any) -> Non
     )
 
 
-def _kernel(formula: str, dtype: np.dtype[Any], size: int) -> Kernel | None:
-    """Return the kernel if it is there, or worth waiting for; have it compiled if that pays."""
-    if config.get("kernels") == "numpy" or compiler.unavailable():
-        return None
-    kernel = _kernel_of(formula, dtype)
-    if kernel.state == READY:
-        return kernel
-    if size >= _WAITS or config.get("kernels") == "native":
-        compiler.compile_now(kernel, folder())
-    elif size >= PAYS:
-        compiler.request(kernel, folder())
-    return kernel if kernel.state == READY else None
-
-
 def _text(formula: str, dtype: np.dtype[Any]) -> str:
-    """Return the text of the module of a kernel that fills rows."""
-    return module_text([*functions("draw", FORMULAS[formula], dtype), *_ROWS.splitlines()])
+    """Return the text of a kernel that fills rows.
 
+    pointers    the first element, the parameters
+    numbers     its place, the rows, elements of a row, places and bytes from row to row
+    """
+    text = Text()
+    text.label("entry")
+    text.arguments("ptr", "%pointers", ["out", "params"])
+    text.arguments("i64", "%numbers", ["first", "rows", "n", "across", "over"])
 
-#: pointers    the first element, the parameters
-#: numbers     its place, the rows, elements of a row, places and bytes from row to row
-_ROWS = """
-define i32 @NAME(ptr noalias %pointers, ptr noalias %numbers) {
-entry:
-  %out = load ptr, ptr %pointers
-  %params.at = getelementptr ptr, ptr %pointers, i64 1
-  %params = load ptr, ptr %params.at
-  %first = load i64, ptr %numbers
-  %rows.at = getelementptr i64, ptr %numbers, i64 1
-  %rows = load i64, ptr %rows.at
-  %n.at = getelementptr i64, ptr %numbers, i64 2
-  %n = load i64, ptr %n.at
-  %across.at = getelementptr i64, ptr %numbers, i64 3
-  %across = load i64, ptr %across.at
-  %over.at = getelementptr i64, ptr %numbers, i64 4
-  %over = load i64, ptr %over.at
-  br label %row
-row:
-  %r = phi i64 [ 0, %entry ], [ %r.next, %row ]
-  %place = phi i64 [ %first, %entry ], [ %place.next, %row ]
-  %to = phi ptr [ %out, %entry ], [ %to.next, %row ]
-  call void @draw.row(i64 %place, i64 %n, ptr %params, ptr %to)
-  %r.next = add i64 %r, 1
-  %place.next = add i64 %place, %across
-  %to.next = getelementptr i8, ptr %to, i64 %over
-  %again = icmp slt i64 %r.next, %rows
-  br i1 %again, label %row, label %finish
-finish:
-  ret i32 0
-}
-"""
+    def row(b: Body, number: str) -> None:
+        place = b.let(f"add i64 %first, {b.let(f'mul i64 {number}, %across')}")
+        to = b.let(f"getelementptr i8, ptr %out, i64 {b.let(f'mul i64 {number}, %over')}")
+        b.do(f"call void @draw.row(i64 {place}, i64 %n, ptr %params, ptr {to})")
+
+    text.each("each.row", "%rows", row)
+    text.body.do("ret i32 0")
+    return text.kernel(functions("draw", FORMULAS[formula], dtype))
 
 
 @dataclass(frozen=True)
@@ -333,20 +297,17 @@ class PlacedDraw:
 
     def __call__(self, region: tuple[slice, ...], out: Any = None) -> np.ndarray[Any, Any]:
         shape = [span.stop - span.start for span in region]
-        if self.few is not None and prod(shape) < PAYS:
-            return copied(self.few(region), out)
+        if self.few is not None and prod(shape) < _FEW:
+            values: np.ndarray[Any, Any] = self.few(region)
+            if out is None:
+                return values
+            out[...] = values
+            return out
         if out is None:
             out = np.empty(shape, self.dtype)
-        fill(self.formula, self.params, self.shape, region, out)
+        if out.size:
+            fill(self.later(region), out)
         return out
-
-
-def copied(values: Any, out: Any) -> Any:
-    """Return values, or what they are copied into."""
-    if out is None:
-        return values
-    out[...] = values
-    return out
 
 
 def made_up_draw(formula: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> PlacedDraw:

@@ -15,8 +15,6 @@ import numpy as np
 
 Step = Callable[[Any], tuple[tuple[Any, ...], tuple[Any, ...]]]
 
-PAYS = 1 << 14  # elements from which a kernel is compiled
-
 _LOW = 0xFFFFFFFF
 _ROUNDS = 10
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57

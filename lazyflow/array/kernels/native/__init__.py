@@ -3,8 +3,8 @@
 In reading order:
 
     operations.py       operations as LLVM's instructions, and the text of blocks
-    elementary/         exp, log, ... of our own            modules.py       their text in full
-    staging.py          steps done in registers together    llvm_text.py     loops as text
+    elementary/         exp, log, ... of our own
+    staging.py          steps done in registers together    llvm_text.py     modules, loops as text
     compiler.py         text to code, in a thread, and code on disk
     llvm_ir.py          kernels as text                     llvm_scans.py    their scans
     llvm_reductions.py  their reductions                    llvm_merging.py  of blocks to one result

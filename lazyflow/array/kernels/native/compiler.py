@@ -1,5 +1,6 @@
 """Kernels compiled by llvmlite, in a thread of their own or at once; one at a time.
 
+`Kernel.ready` alone decides whether a kernel is used, and when it is compiled.
 llvmlite loads with the first kernel. Each kernel has an engine of its own, since LLVM gives the
 memory of code back with all that an engine has: 1.2 ms more for each. It goes when nobody has the
 kernel's function any more, and is disposed of by the next compilation. A fork waits for the kernel
@@ -108,29 +109,56 @@ def _remove_oldest(folder: int) -> None:
 
 NEW, QUEUED, READY, REFUSED = "new", "queued", "ready", "refused"
 
+#: Elements times operations from which a kernel is compiled: compiling was measured to take 14 to
+#: 27 ms, beside the run.
+PAYS = 1 << 21
+#: From this on a block takes NumPy's functions longer than the compilation, which it waits for.
+WAITS = 1 << 25
+
 
 class Kernel:
-    """A function that is compiled, or is to be.
+    """A function that is compiled as soon as that pays.
 
-    text
-        The text of its module, with NAME for its name.
+    write
+        Returns the text of its module, with NAME for its name.
     check
         Called with the compiled function; returns what is wrong with its results, or None.
     state
         NEW, QUEUED, READY or REFUSED; `why` is the reason of a refusal.
-    elements
-        The number of elements times operations that it would have been run over so far.
+    work
+        The elements times operations that it was not there for so far.
+    function
+        The compiled function of the addresses of pointers and of numbers, once it is READY.
     """
 
-    def __init__(self, text: str, check: Callable[[Any], str | None]) -> None:
-        self.text = text
+    def __init__(self, write: Callable[[], str], check: Callable[[Any], str | None]) -> None:
+        self.write = write
         self.check = check
         self.state = NEW
         self.why = ""
-        self.elements = 0
+        self.work = 0
         self.milliseconds = 0.0
         self.from_disk = False
         self.function: Any = None
+
+    def ready(self, work: int) -> bool:
+        """Tell whether the function can be called; have it compiled if that pays.
+
+        Small work goes on without it meanwhile, by NumPy's functions.
+
+        work
+            The elements times operations that it would do now.
+        """
+        mode = config.get("kernels")
+        if mode == "numpy":
+            return False
+        if self.state in (NEW, QUEUED):
+            self.work += work
+            if mode == "native" or work >= WAITS:
+                compile_now(self, folder())
+            elif self.work >= PAYS:
+                request(self, folder())
+        return self.state == READY
 
 
 class _Compiler:
@@ -218,6 +246,8 @@ def compile_now(kernel: Kernel, folder: str | None) -> None:
         if kernel.state in (READY, REFUSED) or _ended:
             return
         try:
+            if why := unavailable():
+                raise RuntimeError(why)
             _dispose()
             if _compiler is None:
                 _compiler = _Compiler()
@@ -236,11 +266,12 @@ def _dispose() -> None:
 
 
 def _make(compiler: _Compiler, kernel: Kernel, folder: str | None) -> None:
-    name = compiler.name(kernel.text)
+    text = kernel.write()
+    name = compiler.name(text)
     code = None if folder is None else read(folder, name)
     kernel.from_disk = code is not None
     if code is None:
-        code = compiler.compile(kernel.text.replace("NAME", name))
+        code = compiler.compile(text.replace("NAME", name))
     function = compiler.load(code, name)
     if not kernel.from_disk:
         wrong = kernel.check(function)

@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow import config
-from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.compiler import folder
-from lazyflow.array.kernels.native.operations import FLOATS, SUPPORTED, Body, memory
+from lazyflow.array.kernels.native.compiler import Kernel
+from lazyflow.array.kernels.native.llvm_text import F8, I8, Text
+from lazyflow.array.kernels.native.operations import FLOATS, SUPPORTED, Body, cast, emit
 
-_PAYS = 1 << 20  # elements from which a kernel is compiled: these take NumPy about as long
+_OPERATIONS = 2  # that an element takes NumPy, about
 _EXACT = 1 << 53  # whole numbers below are exact in double precision
 _LARGEST = 1e300  # edges up to which no difference overflows, and bins for a unit
 _BACK = 1 / 1024  # bins by which guesses are too low
@@ -52,8 +51,8 @@ class Bins(ABC):
 
     @staticmethod
     @abstractmethod
-    def find(b: CountingWriter, x: str, dtype: Type, table: str, count: str, lowest: str) -> str:
-        """Emit what finds the bin of an element."""
+    def find(text: CountingText, k: int, x: str, dtype: Type) -> str:
+        """Write what finds the bin of an element of the coordinate `k`."""
 
 
 class Numbers(Bins):
@@ -66,10 +65,16 @@ class Numbers(Bins):
     def takes(self, dtype: Type) -> bool:
         return dtype.kind in "iu"
 
+    @property
+    def edges(self) -> Any:
+        """Edges between which NumPy finds these numbers."""
+        return np.arange(self.count + 1) + (self.lowest - 0.5)
+
     @staticmethod
-    def find(b: CountingWriter, x: str, dtype: Type, table: str, count: str, lowest: str) -> str:
-        found = b.let(f"sub i64 {b.widened(x, dtype)}, {lowest}")
-        b.go_on_if(b.let(f"icmp ult i64 {found}, {count}"))
+    def find(text: CountingText, k: int, x: str, dtype: Type) -> str:
+        b = text.body
+        found = b.let(f"sub i64 {cast(b, dtype, I8, x)}, %lowest{k}")
+        text.go_on_if(b.let(f"icmp ult i64 {found}, %count{k}"))
         return found
 
 
@@ -103,117 +108,91 @@ class EvenBins(Bins):
         return np.concatenate([head, self.edges[:-1], [np.inf]])
 
     @staticmethod
-    def find(b: CountingWriter, x: str, dtype: Type, table: str, count: str, lowest: str) -> str:
-        x = b.widened(x, dtype, True)
-        above = b.let(f"fcmp oge double {x}, {b.load('double', table, 3)}")
-        below = b.let(f"fcmp ole double {x}, {b.load('double', table, 2)}")
-        b.go_on_if(b.let(f"and i1 {above}, {below}"))
-        wide = b.let(f"fsub double {x}, {b.load('double', table, 0)}")
-        wide = b.let(f"fmul double {wide}, {b.load('double', table, 1)}")
-        guess = b.let(f"fptosi double {wide} to i64")
-        end = b.load("double", b.place("double", table, 4), guess)
-        more = b.let(f"fcmp oge double {x}, {end}")
+    def find(text: CountingText, k: int, x: str, dtype: Type) -> str:
+        b, table = text.body, f"%table{k}"
+        x = cast(b, dtype, F8, x)
+        start, per_unit, last = [
+            text.load(b, text.element(b, table, str(n), F8), F8) for n in range(3)
+        ]
+        edges = text.element(b, table, "3", F8)
+        above = b.let(f"fcmp oge double {x}, {text.load(b, edges, F8)}")
+        below = b.let(f"fcmp ole double {x}, {last}")
+        text.go_on_if(b.let(f"and i1 {above}, {below}"))
+        far = b.let(f"fmul double {b.let(f'fsub double {x}, {start}')}, {per_unit}")
+        guess = b.let(f"fptosi double {far} to i64")
+        end = text.element(b, edges, b.let(f"add i64 {guess}, 1"), F8)
+        more = b.let(f"fcmp oge double {x}, {text.load(b, end, F8)}")
         return b.let(f"add i64 {guess}, {b.let(f'zext i1 {more} to i64')}")
 
 
-class CountingWriter(Body):
-    """Writes a kernel; `weighted`: weights are added up instead of ones."""
+class CountingText(Text):
+    """The text of a kernel; `weighted`: weights are added up instead of ones."""
 
     def __init__(self, kinds: Sequence[tuple[type[Bins], Type]], weighted: bool) -> None:
-        super().__init__(1, [], [0])
+        super().__init__()
         self.kinds = kinds
         self.weighted = weighted
+        axes = range(len(kinds))
+        self.label("entry")
+        self.arguments("ptr", "%pointers", [
+            "result", "weights", *[f"{what}{k}" for k in axes for what in ("data", "table")]
+        ])
+        self.arguments("i64", "%numbers", [
+            "elements", *[f"{what}{k}" for k in axes for what in ("count", "lowest")]
+        ])
+        self.body.do("%missed = alloca i32")
+        self.body.do("store i32 0, ptr %missed")
+        self.each("each.element", "%elements", self._element)
+        self.body.do(f"ret i32 {self.body.let('load i32, ptr %missed')}")
 
-    def label(self, name: str) -> None:
-        """Begin a part that is jumped to."""
-        self.lines.append(f"{name}:")
+    def _element(self, b: Body, index: str) -> None:
+        at = "0"
+        for k, (bins, dtype) in enumerate(self.kinds):
+            x = self.load(b, self.element(b, f"%data{k}", index, dtype), dtype)
+            found = bins.find(self, k, x, dtype)
+            at = b.let(f"add i64 {b.let(f'mul i64 {at}, %count{k}')}, {found}")
+        dtype, more = I8, "1"
+        if self.weighted:
+            dtype, more = F8, self.load(b, self.element(b, "%weights", index, F8), F8)
+        place = self.element(b, "%result", at, dtype)
+        total = emit(b, np.add, (dtype,) * 3, [self.load(b, place, dtype), more])
+        self.store(b, total, place, dtype)
+        b.do("br label %counted")
+        self.label("without")
+        b.do("store i32 1, ptr %missed")
+        b.do("br label %counted")
+        self.label("counted")
 
     def go_on_if(self, condition: str) -> None:
         """Leave an element out unless a condition holds."""
-        label = self.name()[1:]
-        self.do(f"br i1 {condition}, label %{label}, label %without")
-        self.label(label)
-
-    def load(self, kind: str, source: str, at: Any) -> str:
-        """Load an element of an array."""
-        return self.let(f"load {kind}, ptr {self.place(kind, source, at)}")
-
-    def place(self, kind: str, source: str, at: Any) -> str:
-        """Return the address of an element of an array."""
-        return self.let(f"getelementptr {kind}, ptr {source}, i64 {at}")
-
-    def widened(self, x: str, dtype: Type, as_float: bool = False) -> str:
-        """Cast an element to 64 bits, of a whole number or of a float."""
-        kind, sign = memory(dtype), "s" if dtype.kind == "i" else "u"
-        if dtype in FLOATS:
-            return x if kind == "double" else self.let(f"fpext {kind} {x} to double")
-        if as_float:
-            return self.let(f"{sign}itofp {kind} {x} to double")
-        word = {"s": "sext", "u": "zext"}[sign]
-        return x if kind == "i64" else self.let(f"{word} {kind} {x} to i64")
-
-    def write(self, name: str) -> str:
-        """Return the text of a module with the kernel."""
-        self.label("entry")
-        result, weights, *pointers = self._loaded("ptr", "%pointers")
-        elements, *numbers = self._loaded("i64", "%numbers")
-        self.do("br label %head")
-        self.label("head")
-        self.do("%i = phi i64 [0, %entry], [%next, %end]")
-        self.do("%missed = phi i32 [0, %entry], [%now, %end]")
-        self.do(f"br i1 {self.let(f'icmp slt i64 %i, {elements}')}, label %body, label %exit")
-        self.label("body")
-        at = "0"
-        for k, (bins, dtype) in enumerate(self.kinds):
-            data, table = pointers[2 * k:2 * k + 2]
-            count, lowest = numbers[2 * k:2 * k + 2]
-            x = self.load(memory(dtype), data, "%i")
-            found = bins.find(self, x, dtype, table, count, lowest)
-            at = self.let(f"add i64 {self.let(f'mul i64 {at}, {count}')}, {found}")
-        self._add(self.place("i64", result, at), weights)
-        for line in _LOOP_ENDS:
-            self.lines.append(line)
-        return "\n".join([f"define i32 @{name}(ptr %pointers, ptr %numbers) {{", *self.lines, "}"])
-
-    def _loaded(self, kind: str, source: str) -> list[str]:
-        count = 2 * len(self.kinds) + (2 if kind == "ptr" else 1)
-        return [self.load(kind, source, k) for k in range(count)]
-
-    def _add(self, target: str, weights: str) -> None:
-        kind, word, more = "i64", "add", "1"
-        if self.weighted:
-            kind, word, more = "double", "fadd", self.load("double", weights, "%i")
-        before = self.let(f"load {kind}, ptr {target}")
-        self.do(f"store {kind} {self.let(f'{word} {kind} {before}, {more}')}, ptr {target}")
-
-
-_LOOP_ENDS = """  br label %counted
-counted:
-  br label %end
-without:
-  br label %end
-end:
-  %now = phi i32 [%missed, %counted], [1, %without]
-  %next = add i64 %i, 1
-  br label %head
-exit:
-  ret i32 %missed""".splitlines()
+        name = self.body.name()[1:]
+        self.body.do(f"br i1 {condition}, label %{name}, label %without")
+        self.label(name)
 
 
 @lru_cache(256)
-def _kernel(kinds: tuple[tuple[type[Bins], Type], ...], weighted: bool) -> compiler.Kernel:
-    return compiler.Kernel(CountingWriter(kinds, weighted).write("NAME"), lambda function: None)
+def _kernel(kinds: tuple[tuple[type[Bins], Type], ...], weighted: bool) -> Kernel:
+    return Kernel(
+        lambda: CountingText(kinds, weighted).kernel(),
+        lambda function: _difference(function, kinds, weighted),
+    )
 
 
-def _ready(kernel: compiler.Kernel, elements: int) -> bool:
-    """Tell whether a kernel can be called; have it compiled if that pays."""
-    if config.get("kernels") == "native":
-        compiler.compile_now(kernel, folder())
-    elif kernel.state == compiler.NEW:
-        kernel.elements += elements
-        if kernel.elements >= _PAYS:
-            compiler.request(kernel, folder())
-    return kernel.state == compiler.READY
+def _difference(
+    function: Any, kinds: Sequence[tuple[type[Bins], Type]], weighted: bool
+) -> str | None:
+    """Return what is wrong with a new kernel: NumPy counts otherwise, or None."""
+    rng = np.random.default_rng(0)
+    many = max(12 // len(kinds), 2)
+    made_up = {Numbers: Numbers(many, 1), EvenBins: EvenBins(np.linspace(1, 10.5, many + 1))}
+    bins: Any = [made_up[kind] for kind, _ in kinds]
+    blocks = [(rng.integers(0, 24, 1000) / 2).astype(dtype) for _, dtype in kinds]
+    weights = rng.integers(1, 9, 1000).astype(F8) if weighted else None  # their sums are exact
+    points = [block.astype(F8) for block in blocks]
+    expected, _ = np.histogramdd(points, [each.edges for each in bins], weights=weights)
+    found, every = _counted(function, blocks, bins, weights)
+    good = (found == expected).all() and not every
+    return None if good else "it counts otherwise than NumPy's functions"
 
 
 def count(
@@ -233,6 +212,7 @@ def count(
 
     Examples
     --------
+    >>> from lazyflow import config
     >>> with config.set(kernels="native"):
     ...     count([np.array([3, 1, 3, 7])], [Numbers(4)])
     (array([0, 1, 0, 2]), False)
@@ -241,11 +221,18 @@ def count(
     taken = all(
         dtype in SUPPORTED and each.takes(dtype) for dtype, each in zip(types, bins, strict=True)
     )
-    if not taken or config.get("kernels") == "numpy" or compiler.unavailable():
+    if not taken or not blocks[0].size:
         return None
     kernel = _kernel(tuple(zip(map(type, bins), types, strict=True)), weights is not None)
-    if not _ready(kernel, blocks[0].size):
+    if not kernel.ready(blocks[0].size * _OPERATIONS):
         return None
+    return _counted(kernel.function, blocks, bins, weights)
+
+
+def _counted(
+    function: Any, blocks: Sequence[Any], bins: Sequence[Bins], weights: Any
+) -> tuple[Any, bool]:
+    """Return what a kernel counts, and whether each element had a bin."""
     flat = [np.ascontiguousarray(block).reshape(-1) for block in blocks]
     if weights is not None:
         weights = np.ascontiguousarray(weights, np.float64).reshape(-1)
@@ -256,7 +243,7 @@ def count(
     for block, table, each in zip(flat, tables, bins, strict=True):
         pointers += [_address(block), _address(table)]
         numbers += [each.count, each.lowest]
-    missed = kernel.function(
+    missed = function(
         (ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int64 * len(numbers))(*numbers)
     )
     return found, not missed

@@ -29,7 +29,7 @@ from lazyflow.array.kernels.native.calling import (
 from lazyflow.array.kernels.native.compiler import Kernel
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
-from lazyflow.array.kernels.native.llvm_ir import called, places, write_kernel
+from lazyflow.array.kernels.native.llvm_ir import Writer, called, places
 from lazyflow.array.kernels.native.operations import ELEMENTS, HALF, SUPPORTED, is_inline
 from lazyflow.array.kernels.native.staging import KernelSpec, make_spec, reads_in_place, stages_of
 from lazyflow.array.kernels.numpy_kernels import run_whole
@@ -341,7 +341,7 @@ def _prepare(spec: KernelSpec) -> PreparedKernel:
     def check(function: Any) -> str | None:
         return difference(spec, loops, scratch, function)
 
-    kernel = Kernel(write_kernel(spec, staging, "NAME"), check)
+    kernel = Kernel(lambda: Writer(spec, staging).write(), check)
     return PreparedKernel("", kernel, loops, scratch)
 
 

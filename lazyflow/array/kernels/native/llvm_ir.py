@@ -43,9 +43,8 @@ from lazyflow.array.kernels.native.llvm_reductions import (
     reducers,
 )
 from lazyflow.array.kernels.native.llvm_scans import GIVEN, scanners
-from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text
-from lazyflow.array.kernels.native.modules import module_text
-from lazyflow.array.kernels.native.operations import Body, register
+from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text, lanes_of
+from lazyflow.array.kernels.native.operations import Body
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
 from lazyflow.array.kernels.order import PIECE
 from lazyflow.array.kernels.planning import (
@@ -105,7 +104,7 @@ class Writer(Text):
 
     # -- the frame
 
-    def write(self, name: str) -> str:
+    def write(self) -> str:
         """Return the text of a module with the kernel."""
         self._entry()
         self._tile_starts()
@@ -115,14 +114,12 @@ class Writer(Text):
                 self._stage(number)
             self._run_ends()
         self._tile_ends()
-        head = f"define i32 @{name}(ptr noalias %pointers, ptr noalias %numbers) {{"
         drawn = [
             line for at, formula in _draws(self.spec)
             for line in functions(f"draw{at}", FORMULAS[formula], self.spec.dtypes[at])
         ]
-        merging = mergers(self.spec)
-        inner = [*drawn, *reducers(self.spec), *merging, *scanners(self.spec)]
-        return module_text([*inner, head, *self.lines, "}"])
+        return self.kernel(
+            [*drawn, *reducers(self.spec), *mergers(self.spec), *scanners(self.spec)])
 
     def _entry(self) -> None:
         b, spec = self.body, self.spec
@@ -138,15 +135,11 @@ class Writer(Text):
             names += [f"merged{at}" for at, *_ in spec.reduced]
         names += [f"state{at}" for at in range(len(self.scans))]
         names += [f"many{at}" for at, *_ in spec.chosen]
-        for at, name in enumerate(names):
-            b.do(f"%{name}.at = getelementptr ptr, ptr %pointers, i64 {at}")
-            b.do(f"%{name} = load ptr, ptr %{name}.at")
+        self.arguments("ptr", "%pointers", names)
         numbers = ["outer", "length", "inner", "high", "piece", "row", "part"]
         numbers += [f"{way}{at}" for at in self.in_rows for way in ("across", "along")]
         numbers += [f"{what}{at}" for at in range(len(self.scans)) for what in ("span", "lines")]
-        for at, name in enumerate(numbers):
-            b.do(f"%{name}.at = getelementptr i64, ptr %numbers, i64 {at}")
-            b.do(f"%{name} = load i64, ptr %{name}.at")
+        self.arguments("i64", "%numbers", numbers)
         most = max([call_size(step) for step in self.steps], default=1)
         for name in ("args", "steps"):
             b.do(f"%{name} = alloca [{most} x ptr]")
@@ -172,17 +165,13 @@ class Writer(Text):
     def _set(self, name: str, value: str) -> None:
         self.body.do(f"store i64 {value}, ptr %{name}")
 
-    def _least(self, one: str, other: str) -> str:
-        less = self.body.let(f"icmp slt i64 {one}, {other}")
-        return self.body.let(f"select i1 {less}, i64 {one}, i64 {other}")
-
     def _tile_starts(self) -> None:
         b = self.body
         self.label("tile")
         left = b.let(f"sub i64 %inner, {self._get('left')}")
-        b.do(f"%cols = add i64 {self._least(left, '%piece')}, 0")
+        b.do(f"%cols = add i64 {self.least(left, '%piece')}, 0")
         below = b.let(f"sub i64 %length, {self._get('top')}")
-        b.do(f"%rows = add i64 {self._least(below, '%high')}, 0")
+        b.do(f"%rows = add i64 {self.least(below, '%high')}, 0")
         row = b.let(f"mul i64 {self._get('in_outer')}, %length")
         b.do(f"%first = add i64 {row}, {self._get('top')}")
         if self.spec.in_place:
@@ -209,7 +198,7 @@ class Writer(Text):
         if self.in_rows:
             row = b.let(f"udiv i64 {pos}, %row")
             within = b.let(f"sub i64 {pos}, {b.let(f'mul i64 {row}, %row')}")
-            run = self._least(run, b.let(f"sub i64 %row, {within}"))
+            run = self.least(run, b.let(f"sub i64 %row, {within}"))
         b.do(f"%n = add i64 {run}, 0")
         b.do(f"%here = add i64 {pos}, 0")
         for at, start in self.in_rows.items():
@@ -359,23 +348,12 @@ class Writer(Text):
         return self.load(b, self.element(b, self.here[n], index, dtype), dtype)
 
     def _gather(self, b: Body, n: int, index: str) -> str:
-        dtype = self.spec.dtypes[n]
-        one = self.body
-        kind = b.type(dtype)
-        found = "poison"
-        for lane in range(b.width):
-            number = index
-            if b.apart:
-                number = one.let(f"extractelement {b.wide('i64')} {index}, i64 {lane}")
-            elif lane:
-                number = one.let(f"add i64 {index}, {lane}")
-            where = one.let(f"mul i64 {number}, %along{n}")
-            pointer = one.let(f"getelementptr i8, ptr {self.here[n]}, i64 {where}")
-            value = self.load(one, pointer, dtype)
-            if b.width == 1:
-                return value
-            found = one.let(f"insertelement {kind} {found}, {register(dtype)} {value}, i64 {lane}")
-        return found
+        numbers = lanes_of(b, "i64", index) if b.apart else [
+            b.let(f"add i64 {index}, {lane}") if lane else index for lane in range(b.width)
+        ]
+        away = [b.let(f"mul i64 {number}, %along{n}") for number in numbers]
+        pointers = [b.let(f"getelementptr i8, ptr {self.here[n]}, i64 {x}") for x in away]
+        return self.load(b, pointers if b.width > 1 else pointers[0], self.spec.dtypes[n])
 
     def _call_loop(self, step: LoweredStep) -> None:
         b, at = self.body, self.steps.index(step)
@@ -416,8 +394,3 @@ def called(steps: Sequence[LoweredStep]) -> list[LoweredStep]:
 def call_size(step: LoweredStep) -> int:
     """Return how many arguments the loop of a step has."""
     return len(step.operands) + len(step.results)
-
-
-def write_kernel(spec: KernelSpec, staging: Staging, name: str) -> str:
-    """Return the text of a module with the kernel for a specification."""
-    return Writer(spec, staging).write(name)

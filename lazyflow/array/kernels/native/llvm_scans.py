@@ -72,8 +72,7 @@ class ScanWriter(Text):
         """Write how many elements come up to `end` or the end of the run, and where they are."""
         b = self.body
         rest = b.let(f"sub i64 %n, %{part}.done")
-        less = b.let(f"icmp slt i64 {rest}, {end}")
-        b.do(f"%{part}.count = select i1 {less}, i64 {rest}, i64 {end}")
+        b.do(f"%{part}.count = add i64 {self.least(rest, end)}, 0")
         for name, index in (("values", "done"), ("results", "done"), ("state", "line")):
             found = self.element(b, f"%{name}", f"%{part}.{index}", self.dtype)
             b.do(f"%{part}.{name} = getelementptr i8, ptr {found}, i64 0")

@@ -1,12 +1,14 @@
-"""LLVM's text for loops over elements, by vectors and then one by one."""
+"""LLVM's text: modules, kernels, and loops over elements, by vectors and then one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from lazyflow.array.kernels.native.elementary.formulas import definitions
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
 from lazyflow.array.kernels.native.operations import Body, memory, register
 
@@ -48,6 +50,22 @@ class Text:
         """Start a block."""
         self.lines.append(f"{name}:")
         self.current = name
+
+    def least(self, one: str, other: str) -> str:
+        """Return the least of two whole numbers."""
+        less = self.body.let(f"icmp slt i64 {one}, {other}")
+        return self.body.let(f"select i1 {less}, i64 {one}, i64 {other}")
+
+    def arguments(self, kind: str, source: str, names: Sequence[str]) -> None:
+        """Give names to values that lie in an array from its first element on."""
+        for at, name in enumerate(names):
+            self.body.do(f"%{name}.at = getelementptr {kind}, ptr {source}, i64 {at}")
+            self.body.do(f"%{name} = load {kind}, ptr %{name}.at")
+
+    def kernel(self, functions: Sequence[str] = ()) -> str:
+        """Return a module in which these lines are a kernel, and with functions that it calls."""
+        head = "define i32 @NAME(ptr noalias %pointers, ptr noalias %numbers) {"
+        return module_text([*functions, head, *self.lines, "}"])
 
     def constant(self, number: int, pointer: str, dtype: np.dtype[Any]) -> None:
         """Read a value that is the same for all elements."""
@@ -157,12 +175,12 @@ class Text:
         kind = b.wide("i64") if b.apart else "i64"
         return b.let(f"getelementptr {memory(dtype)}, ptr {pointer}, {kind} {index}")
 
-    def load(self, b: Body, pointer: str, dtype: np.dtype[Any]) -> str:
-        """Return the values at a pointer."""
+    def load(self, b: Body, pointer: str | list[str], dtype: np.dtype[Any]) -> str:
+        """Return the values at a pointer; of lanes that lie apart, at the pointers of each."""
         one, kind = memory(dtype), b.wide(memory(dtype))
-        if b.apart:
+        if b.apart or isinstance(pointer, list):
             value = "poison"
-            for lane, place in enumerate(_lanes(b, "ptr", pointer)):
+            for lane, place in enumerate(lanes_of(b, "ptr", pointer)):
                 found = b.let(f"load {one}, ptr {place}, align 1")
                 value = b.let(f"insertelement {kind} {value}, {one} {found}, i64 {lane}")
         else:
@@ -171,16 +189,18 @@ class Text:
             return value
         return b.let(f"icmp ne {kind} {value}, {b.fixed('i8', '0')}")
 
-    def store(self, b: Body, value: str, pointer: str, dtype: np.dtype[Any]) -> None:
-        """Write values to a pointer."""
+    def store(
+        self, b: Body, value: str, pointer: str | list[str], dtype: np.dtype[Any]
+    ) -> None:
+        """Write values to a pointer; of lanes that lie apart, to the pointers of each."""
         one, kind = memory(dtype), b.wide(memory(dtype))
         if one != register(dtype):
             value = b.let(f"zext {b.wide('i1')} {value} to {kind}")
-        values, places = [value], [pointer]
-        if b.apart:
-            kind, values, places = one, _lanes(b, one, value), _lanes(b, "ptr", pointer)
-        for each, place in zip(values, places, strict=True):
-            b.do(f"store {kind} {each}, ptr {place}, align 1")
+        if not b.apart:
+            b.do(f"store {kind} {value}, ptr {pointer}, align 1")
+            return
+        for each, at in zip(lanes_of(b, one, value), lanes_of(b, "ptr", pointer), strict=True):
+            b.do(f"store {one} {each}, ptr {at}, align 1")
 
     def select(self, b: Body, mask: str, value: str) -> str:
         """Return doubles where a mask is true, else zeros; all of them are computed."""
@@ -189,7 +209,24 @@ class Text:
         return b.let(f"select {b.wide('i1')} {mask}, {kind} {value}, {kind} {b.zero(F8)}")
 
 
-def _lanes(b: Body, scalar: str, vector: str) -> list[str]:
-    """Return the lanes of a vector."""
+def module_text(lines: Sequence[str]) -> str:
+    """Return the text of a module with these functions, and with the functions that they call."""
+    found = [*lines, *definitions(lines)]
+    calls = [line for line in found if "call" in line and "@llvm." in line]
+    return "\n".join([*found, *sorted(set(map(_declaration, calls))), ""])
+
+
+def _declaration(line: str) -> str:
+    """Return the declaration of the intrinsic that a line calls."""
+    kind, name, given = re.findall(r"call (.+?) @(llvm[\w.]+)\((.*)\)", line)[0]
+    given = re.sub(r"splat \(.*?\)|<\w+ [-\d].*?>", "constant", given)
+    types = ", ".join(each.rpartition(" ")[0] for each in given.split(", "))
+    return f"declare {kind} @{name}({types})"
+
+
+def lanes_of(b: Body, scalar: str, vector: str | list[str]) -> list[str]:
+    """Return the lanes of a vector, or those that were given one by one."""
+    if isinstance(vector, list):
+        return vector
     kind = b.wide(scalar)
     return [b.let(f"extractelement {kind} {vector}, i64 {lane}") for lane in range(b.width)]

@@ -177,13 +177,7 @@ def _reciprocal(b: Body, t: DType, x: list[str]) -> str:
 
 
 def _extreme(word: str) -> Emit:
-    def emit(b: Body, t: DType, x: list[str]) -> str:
-        first = compare_quietly(b, word, t, x)
-        nan = b.let(f"fcmp uno {b.type(t)} {x[0]}, {x[0]}")
-        which = b.let(f"or {b.wide('i1')} {first}, {nan}")
-        return _select(b, t, [which, *x])
-
-    return emit
+    return lambda b, t, x: _first_or_nan(b, word, t, x, x[0])
 
 
 def of_numbers(b: Body, word: str, t: DType, x: list[str]) -> str:
@@ -191,9 +185,14 @@ def of_numbers(b: Body, word: str, t: DType, x: list[str]) -> str:
 
     It is fmax or fmin but for zeros of two signs, of which NumPy's loops give either.
     """
+    return _first_or_nan(b, word, t, x, x[1])
+
+
+def _first_or_nan(b: Body, word: str, t: DType, x: list[str], other: str) -> str:
+    """Emit the first value where a comparison holds or `other` is NaN, else the second."""
     first = compare_quietly(b, word, t, x)
-    nan = b.let(f"fcmp uno {b.type(t)} {x[1]}, {x[1]}")
-    return _select(b, t, [b.let(f"or {b.wide('i1')} {first}, {nan}"), *x])
+    which = b.let(f"or {b.wide('i1')} {first}, {_isnan(b, t, [other])}")
+    return _select(b, t, [which, *x])
 
 
 def _whole_extreme(word: str) -> Emit:

@@ -133,10 +133,14 @@ class VectorFunction:
         self.lines.append(f"  {text}")
 
     def let(self, kind: str, text: str) -> Lanes:
-        """Add an instruction whose result is a vector."""
-        found = Lanes(self, kind, f"%{self.name()}")
-        self.do(f"{found.name} = {text}")
-        return found
+        """Add an instruction whose result is a vector of a kind."""
+        return Lanes(self, kind, self.scalar(text))
+
+    def scalar(self, text: str) -> str:
+        """Add an instruction whose result is one value; return its name."""
+        name = f"%{self.name()}"
+        self.do(f"{name} = {text}")
+        return name
 
     def number(self, kind: str, value: Number | Lanes) -> Lanes:
         """Return a constant, the same in all lanes; lanes as they are."""
@@ -168,14 +172,16 @@ class VectorFunction:
         kind = self.form.real
         return self.let(kind, f"call <{WIDTH} x {kind}> @{name}({many})")
 
+    def any_of(self, mask: Lanes) -> str:
+        """Tell whether a mask holds in any lane."""
+        return self.scalar(f"call i1 @llvm.vector.reduce.or.v{WIDTH}i1({mask.type} {mask.name})")
+
     def where_any(
         self, mask: Lanes, rare: Callable[[], Sequence[Lanes]], usual: Sequence[Lanes]
     ) -> list[Lanes]:
         """Return what `rare` gives if the mask holds in any lane, else the `usual` values."""
         some, before, join = f"some{self.name()}", self.block, f"join{self.name()}"
-        any_of = self.name()
-        self.do(f"%{any_of} = call i1 @llvm.vector.reduce.or.v{WIDTH}i1({mask.type} {mask.name})")
-        self.do(f"br i1 %{any_of}, label %{some}, label %{join}, !prof !0")
+        self.do(f"br i1 {self.any_of(mask)}, label %{some}, label %{join}, !prof !0")
         self.start(some)
         found = rare()
         after = self.block

@@ -82,12 +82,10 @@ def _by_lane(x: Lanes) -> list[Lanes]:
     if single:
         x = x.to("double", "fpext")
     for lane in range(WIDTH):
-        one, found = f"%{f.name()}", f"%{f.name()}"
-        f.do(f"{one} = extractelement {x.type} {x.name}, i64 {lane}")
-        f.do(f"{found} = call {_PARTS} @math.turned_lane(double {one})")
+        one = f.scalar(f"extractelement {x.type} {x.name}, i64 {lane}")
+        found = f.scalar(f"call {_PARTS} @math.turned_lane(double {one})")
         for at, kind in enumerate(kinds):
-            part = f"%{f.name()}"
-            f.do(f"{part} = extractvalue {_PARTS} {found}, {at}")
+            part = f.scalar(f"extractvalue {_PARTS} {found}, {at}")
             before = f"{made[at].type} {made[at].name}"
             made[at] = f.let(kind, f"insertelement {before}, {kind} {part}, i64 {lane}")
     if single:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Sequence
 from operator import is_
 from typing import Any
 
 import numpy as np
 
-from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.compiler import READY, Kernel, compile_now
+from lazyflow.array.kernels.native.compiler import READY, Kernel, compile_now, folder
 from lazyflow.array.kernels.native.elementary.formulas import FORMULAS, OWN
 from lazyflow.array.kernels.native.elementary.lanes import WIDTH
-from lazyflow.array.kernels.native.modules import module_text
-from lazyflow.array.kernels.native.operations import FLOATS, Body, elementary, register
+from lazyflow.array.kernels.native.llvm_text import Text, module_text
+from lazyflow.array.kernels.native.operations import FLOATS, Body, elementary
 from lazyflow.array.kernels.program import Lowered, LoweredStep, needed
 
 Loop = tuple[np.dtype[Any], ...]
@@ -25,19 +24,19 @@ _PARTS = {np.divmod: (np.floor_divide, np.remainder)}
 _kept: list[Any] = []  # what ufuncs point to
 
 
-def with_own_functions(lowered: Lowered, folder: Callable[[], str | None]) -> Lowered:
+def with_own_functions(lowered: Lowered) -> Lowered:
     """Return steps that call the functions of this package, where it has them."""
-    steps = [part for step in lowered.steps for part in _own_steps(step, folder)]
+    steps = [part for step in lowered.steps for part in _own_steps(step)]
     ends = {n for output in lowered.outputs for n in output.values}
     return lowered._replace(steps=tuple(needed(steps, ends)))
 
 
-def _own_steps(step: LoweredStep, folder: Callable[[], str | None]) -> list[LoweredStep]:
+def _own_steps(step: LoweredStep) -> list[LoweredStep]:
     ops = _PARTS.get(step.op, (step.op,))
     if any(op not in FORMULAS for op in ops):
         return [step]
     loop = step.loop[: len(step.operands) + 1]
-    own = [own_ufunc(op, loop, folder(), step.op.__name__) for op in ops]
+    own = [own_ufunc(op, loop, step.op.__name__) for op in ops]
     if len(own) > 1 and any(map(is_, own, ops)):
         return [step]
     return [
@@ -46,8 +45,8 @@ def _own_steps(step: LoweredStep, folder: Callable[[], str | None]) -> list[Lowe
     ]
 
 
-def own_ufunc(op: np.ufunc, loop: Loop, folder: str | None, name: str) -> Any:
-    """Return our ufunc for one of NumPy's, which is compiled or read from the folder; or NumPy's.
+def own_ufunc(op: np.ufunc, loop: Loop, name: str) -> Any:
+    """Return our ufunc for one of NumPy's, which is compiled or read from disk; or NumPy's.
 
     It is NumPy's for other numbers than float64 and float32, and where nothing can be compiled.
 
@@ -58,19 +57,19 @@ def own_ufunc(op: np.ufunc, loop: Loop, folder: str | None, name: str) -> Any:
         return op
     found = _made.get((op, loop, name))
     if found is None:
-        found = op if compiler.unavailable() else _make(op, loop, folder, name)
+        found = _make(op, loop, name)
         found = _made.setdefault((op, loop, name), found)
         if found is not op:
             OWN[found] = op.__name__
     return found
 
 
-def _make(op: np.ufunc, loop: Loop, folder: str | None, name: str) -> Any:
+def _make(op: np.ufunc, loop: Loop, name: str) -> Any:
     def check(function: Any) -> str | None:
         return _difference(_ufunc(op, loop, function, name), op, loop[0])
 
-    kernel = Kernel(_text(op, loop), check)
-    compile_now(kernel, folder)
+    kernel = Kernel(lambda: _text(op, loop), check)
+    compile_now(kernel, folder())
     return _ufunc(op, loop, kernel.function, name) if kernel.state == READY else op
 
 
@@ -114,83 +113,59 @@ def _difference(own: Any, op: np.ufunc, dtype: np.dtype[Any]) -> str | None:
 
 def _text(op: np.ufunc, loop: Loop) -> str:
     """Return a module with the inner loop of a ufunc: by whole vectors, or gathered ones."""
-    lines = ["define void @NAME(ptr %args, ptr %count, ptr %steps, ptr %data) {", "entry:"]
-    b = Body(1, lines, [0])
+    text = Text()
+    b, wide, apart = text.body, text.at(WIDTH), Body(WIDTH, text.lines, text.names, apart=True)
+    text.label("entry")
     count = b.let("load i64, ptr %count")
     b.do(f"br i1 {b.let(f'icmp sgt i64 {count}, 0')}, label %some, label %end")
-    lines.append("some:")
-    pointers, strides, fronts, flat = [], [], [], "true"
+    text.label("some")
+    text.arguments("ptr", "%args", [f"data{at}" for at in range(len(loop))])
+    text.arguments("i64", "%steps", [f"stride{at}" for at in range(len(loop))])
+    fronts, flat = [f"%data{at}" for at in range(len(loop))], "true"
     for at, dtype in enumerate(loop):
-        pointers.append(b.let(f"load ptr, ptr {b.let(f'getelementptr ptr, ptr %args, i64 {at}')}"))
-        strides.append(b.let(f"load i64, ptr {b.let(f'getelementptr i64, ptr %steps, i64 {at}')}"))
-        follows = b.let(f"icmp eq i64 {strides[at]}, {dtype.itemsize}")
-        fronts.append(pointers[at])
+        follows = b.let(f"icmp eq i64 %stride{at}, {dtype.itemsize}")
         if at < len(loop) - 1:
-            same = b.let(f"icmp eq i64 {strides[at]}, 0")
-            first = _copies(b, dtype, pointers[at])
-            fronts[at] = b.let(f"select i1 {same}, ptr {first}, ptr {pointers[at]}")
+            same = b.let(f"icmp eq i64 %stride{at}, 0")
+            first = _copies(text, dtype, fronts[at])
+            fronts[at] = b.let(f"select i1 {same}, ptr {first}, ptr {fronts[at]}")
             follows = b.let(f"or i1 {follows}, {same}")
         flat = b.let(f"and i1 {flat}, {follows}")
-    last = b.let(f"sub i64 {count}, 1")
-    b.do("br label %head")
-    lines.append("head:")
-    b.do("%i = phi i64 [ 0, %some ], [ %next, %tail ]")
-    b.do(f"%next = add i64 %i, {WIDTH}")
-    full = b.let(f"icmp sle i64 %next, {count}")
-    b.do(f"br i1 {b.let(f'and i1 {flat}, {full}')}, label %flat, label %any")
-    for way, step, starts in (("flat", _flat, fronts), ("any", _gathered, pointers)):
-        lines.append(f"{way}:")
-        wide = b.at(WIDTH)
-        places = [step(b, *each, last) for each in zip(loop, starts, strides, strict=True)]
-        given = [_read(wide, *each) for each in zip(loop, places, strict=False)][:-1]
-        _write(wide, loop[-1], places[-1], elementary(wide, op.__name__, loop[0], given))
-        b.do("br label %tail")
-    lines.append("tail:")
-    b.do(f"br i1 {b.let(f'icmp slt i64 %next, {count}')}, label %head, label %end")
-    lines += ["end:", "  ret void", "}"]
-    return module_text(lines)
+
+    def vector(b: Body, number: str) -> None:
+        first = b.let(f"mul i64 {number}, {WIDTH}")
+        full = b.let(f"icmp sle i64 {b.let(f'add i64 {first}, {WIDTH}')}, {count}")
+        b.do(f"br i1 {b.let(f'and i1 {flat}, {full}')}, label %flat, label %gathered")
+        text.label("flat")
+        write(wide, [place(at, start, first) for at, start in enumerate(fronts)])
+        text.label("gathered")
+        indices = [first]
+        for lane in range(1, WIDTH):  # after the end the last one again
+            index = b.let(f"add i64 {first}, {lane}")
+            inside = b.let(f"icmp slt i64 {index}, {count}")
+            indices.append(b.let(f"select i1 {inside}, i64 {index}, i64 {indices[-1]}"))
+        write(apart, [[place(at, f"%data{at}", n) for n in indices] for at in range(len(loop))])
+        text.label("written")
+
+    def place(at: int, start: str, index: str) -> str:
+        return b.let(f"getelementptr i8, ptr {start}, i64 {b.let(f'mul i64 {index}, %stride{at}')}")
+
+    def write(b: Body, places: Sequence[str | list[str]]) -> None:
+        given = [text.load(b, *each) for each in zip(places[:-1], loop, strict=False)]
+        text.store(b, elementary(b, op.__name__, loop[0], given), places[-1], loop[-1])
+        b.do("br label %written")
+
+    many = b.let(f"udiv i64 {b.let(f'add i64 {count}, {WIDTH - 1}')}, {WIDTH}")
+    text.each("vector", many, vector)
+    b.do("br label %end")
+    text.label("end")
+    b.do("ret void")
+    head = "define void @NAME(ptr %args, ptr %count, ptr %steps, ptr %data) {"
+    return module_text([head, *text.lines, "}"])
 
 
-def _copies(b: Body, dtype: np.dtype[Any], pointer: str) -> str:
+def _copies(text: Text, dtype: np.dtype[Any], pointer: str) -> str:
     """Return a pointer to a vector of the first element."""
-    one = b.let(f"load {register(dtype)}, ptr {pointer}")
-    wide = b.at(WIDTH)
+    b, wide = text.body, text.at(WIDTH)
     place = b.let(f"alloca {wide.type(dtype)}")
-    b.do(f"store {wide.type(dtype)} {wide.splat(one, dtype)}, ptr {place}")
+    text.store(wide, wide.splat(text.load(b, pointer, dtype), dtype), place, dtype)
     return place
-
-
-def _flat(b: Body, dtype: np.dtype[Any], pointer: str, stride: str, last: str) -> list[str]:
-    return [b.let(f"getelementptr i8, ptr {pointer}, i64 {b.let(f'mul i64 %i, {stride}')}")]
-
-
-def _gathered(b: Body, dtype: np.dtype[Any], pointer: str, stride: str, last: str) -> list[str]:
-    """Return pointers to the elements, to the last one again after the end."""
-    places = []
-    for lane in range(WIDTH):
-        index = b.let(f"add i64 %i, {lane}")
-        inside = b.let(f"icmp slt i64 {index}, {last}")
-        index = b.let(f"select i1 {inside}, i64 {index}, i64 {last}")
-        offset = b.let(f"mul i64 {index}, {stride}")
-        places.append(b.let(f"getelementptr i8, ptr {pointer}, i64 {offset}"))
-    return places
-
-
-def _read(b: Body, dtype: np.dtype[Any], places: list[str]) -> str:
-    if len(places) == 1:
-        return b.let(f"load {b.type(dtype)}, ptr {places[0]}, align 1")
-    found = "poison"
-    for lane, place in enumerate(places):
-        value = b.let(f"load {register(dtype)}, ptr {place}")
-        element = f"{register(dtype)} {value}, i64 {lane}"
-        found = b.let(f"insertelement {b.type(dtype)} {found}, {element}")
-    return found
-
-
-def _write(b: Body, dtype: np.dtype[Any], places: list[str], value: str) -> None:
-    if len(places) == 1:
-        b.do(f"store {b.type(dtype)} {value}, ptr {places[0]}, align 1")
-        return
-    for lane, place in enumerate(places):
-        one = b.let(f"extractelement {b.type(dtype)} {value}, i64 {lane}")
-        b.do(f"store {register(dtype)} {one}, ptr {place}")
