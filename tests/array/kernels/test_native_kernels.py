@@ -941,3 +941,38 @@ def runs_by_a_kernel(program):
     first = run_program(program, BLOCKS)[0]
     wait_compiled(30)
     return "by a kernel" in report(program, BLOCKS) and run_program(program, BLOCKS)[0] == first
+
+
+WITHOUT_POINTERS = """
+import warnings
+import llvmlite.binding as llvm
+import numpy as np
+parse = llvm.parse_assembly
+def of_llvm_14(text):
+    if "ptr" in text:
+        raise RuntimeError("LLVM IR parsing error\\n<string>:1:20: error: expected type")
+    return parse(text)
+llvm.parse_assembly = of_llvm_14
+import lazyflow.array as la
+from lazyflow import LazyflowWarning
+x = np.arange(1e6)
+a = la.from_array(x, chunks=10**5)
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    sums = [float((np.exp(-a) * i).max().compute()) for i in range(3)]
+    la.wait_compiled(30)
+    counts = la.histogram(a, bins=3, range=(0, 1e6))[0].compute()
+print(sums, counts.tolist(), [each.category is LazyflowWarning for each in said])
+print(said[0].message)
+"""
+
+
+def test_an_llvm_that_compiles_no_kernel_is_reported_once():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POINTERS], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, said = done.stdout.splitlines()
+    assert first == "[0.0, 1.0, 2.0] [333334, 333333, 333333] [True]"
+    assert said.startswith("no kernel for arrays can be compiled here (RuntimeError: LLVM IR parsing")
+    assert "type: pip install 'llvmlite>=0.45' 'numba>=0.62'; or lazyflow.config.set(" in said

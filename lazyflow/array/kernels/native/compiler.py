@@ -17,16 +17,19 @@ import os
 import platform
 import threading
 import uuid
+import warnings
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
+from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from lazyflow import config
+from lazyflow.errors import LazyflowWarning
 from lazyflow.finalizers import Gone, gone
 from lazyflow.store.private_files import open_private, private_folder
 from lazyflow.system import at_fork
@@ -204,7 +207,9 @@ class _Compiler:
         return made
 
 
+_PROBE = "define i32 @probe(ptr %a) {\n ret i32 0\n}"  # LLVM 14 has no pointers without types
 _compiler: _Compiler | None = None
+_no_compiler = ""  # why there can be none
 _loaded: dict[int, Gone] = {}  # for each function, by its id, with its engine
 _dropped: deque[Gone] = deque()  # those whose function is gone
 _compiling = threading.Lock()  # held while LLVM works
@@ -250,11 +255,39 @@ def compile_now(kernel: Kernel, folder: str | None) -> None:
                 raise RuntimeError(why)
             _dispose()
             if _compiler is None:
-                _compiler = _Compiler()
+                _compiler = _new_compiler()
             _make(_compiler, kernel, folder)
         except Exception as error:
             kernel.state, kernel.why = REFUSED, f"{type(error).__name__}: {error}"
         kernel.milliseconds = (perf_counter() - start) * 1e3
+
+
+def _new_compiler() -> _Compiler:
+    """Return the compiler. That none can be had meets every kernel, so the first time warns."""
+    global _no_compiler
+    if not _no_compiler:
+        try:
+            made = _Compiler()
+            made.compile(_PROBE)
+            return made
+        except (ImportError, RuntimeError) as error:
+            _no_compiler = " ".join(f"{type(error).__name__}: {error}".split())
+            warnings.warn(
+                f"no kernel for arrays can be compiled here ({_no_compiler}), so NumPy computes "
+                "each step, which takes longer and more memory. An llvmlite that is too old is the "
+                f"usual cause (installed: {_version_of('llvmlite')}); type: pip install "
+                "'llvmlite>=0.45' 'numba>=0.62'; or lazyflow.config.set(kernels='numpy') to do "
+                "without kernels. This is said once.",
+                LazyflowWarning, stacklevel=2,
+            )
+    raise RuntimeError(_no_compiler)
+
+
+def _version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
 
 
 def _dispose() -> None:
