@@ -18,7 +18,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from lazyflow import config
 from lazyflow.array.chunks import TASKS, Chunks, normalize_chunks
-from lazyflow.array.kernels.program import Reduction
+from lazyflow.array.kernels.order import Kind, Reduction
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
@@ -273,7 +273,7 @@ class Reduce(Expr):
 
     @property
     def name(self) -> str:
-        return str(getattr(self.finish, "__name__", self.reduction.kind))
+        return str((self.finish or self.reduction.kind).__name__)
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         raise TypeError(f"{self.name} has no blocks of its own: it is fused first")
@@ -333,7 +333,7 @@ class Reduced(Expr):
 
     @property
     def name(self) -> str:
-        return str(getattr(self.finish, "__name__", self.reduction.kind))
+        return str((self.finish or self.reduction.kind).__name__)
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (partials,) = self.inputs
@@ -369,9 +369,8 @@ class MergePartials(TreeReduction):
         self.dropped = tuple([axis for axis in reduction.axes if axis not in axes])
         self.new = tuple([None if axis < 0 else slice(None) for axis in axes])
         self.takes_out = finish is None
-        self.merge_name = f"{reduction.kind}-merge"
-        name = getattr(finish, "__name__", reduction.kind)
-        self.__name__ = self.merge_name if finish is None else name
+        self.merge_name = f"{reduction.kind.__name__}-merge"
+        self.__name__ = self.merge_name if finish is None else finish.__name__
 
     def merge(self, parts: Sequence[Any], out: Any = None) -> Any:
         from lazyflow.array.kernels.run import merge  # 25 ms: with the first kernel
@@ -507,7 +506,7 @@ class VarOfTotals:
 
 def reduced(
     node: Expr,
-    kind: str,
+    kind: Kind,
     axis: Any,
     keepdims: Any,
     dtype: Any,
@@ -524,11 +523,11 @@ def reduced(
     dtype = np.dtype(dtype)
     whole = without_empty(node, axes)
     inputs = (whole,) if mask is None else (whole, rechunk(mask, whole.chunks))
-    if axes or kind == "moments":
+    if axes or kind.parts:
         made: Expr = Reduce(inputs, Reduction(kind, axes, dtype), finish, np.dtype(result or dtype))
     else:
         made = elementwise.cast(node, dtype)
-        if kind == "sum" and dtype.kind in "fc":  # of which 0 + -0.0 is no negative zero
+        if kind.adds_to_zero and dtype.kind in "fc":
             (made,) = elementwise.ufunc(np.add, (made, elementwise.constant(0, dtype)))
         if finish is not None:
             made = elementwise.function(finish, (made,), result or dtype)

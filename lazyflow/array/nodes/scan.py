@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.kernels.order import neutral
-from lazyflow.array.kernels.program import Reduction, ScanOperation
+from lazyflow.array.kernels.order import LAST, Reduction, neutral
+from lazyflow.array.kernels.program import ScanOperation
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, rebuilt, same
 from lazyflow.array.nodes.rechunking import rechunk
@@ -111,7 +111,7 @@ class BlockEnds(Reduce):
     def __init__(self, inputs: tuple[Expr, ...], axis: int) -> None:
         dtype = inputs[0].dtype
         Expr.__init__(self, inputs, dtype, ends_of(inputs[0].chunks, axis))
-        self.reduction = Reduction("last", (axis,), dtype)
+        self.reduction = Reduction(LAST, (axis,), dtype)
         self.finish = None
 
 

@@ -23,6 +23,7 @@ from lazyflow.array.functions.arguments import (
 )
 from lazyflow.array.functions.reductions.by_ufunc import dtype_with_out, ufunc_reduce
 from lazyflow.array.functions.reductions.objects import is_objects, total_of_objects
+from lazyflow.array.kernels.order import ALL, ANY, MAX, MIN, PROD, SUM, Kind
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
@@ -60,7 +61,7 @@ def sum(
     >>> la.sum(x).compute(), la.sum(x, axis=0).chunks
     (np.float64(24.0), ((3, 3),))
     """
-    return _total("sum", np.add, 0, a, axis, dtype, out, keepdims, initial, where)
+    return _total(SUM, a, axis, dtype, out, keepdims, initial, where)
 
 
 def prod(
@@ -73,16 +74,16 @@ def prod(
     >>> la.prod(la.arange(1, 6, chunks=2)).compute()
     np.int64(120)
     """
-    return _total("prod", np.multiply, 1, a, axis, dtype, out, keepdims, initial, where)
+    return _total(PROD, a, axis, dtype, out, keepdims, initial, where)
 
 
 def _total(
-    kind: str, ufunc: np.ufunc, neutral: int, a: Any, axis: Any, dtype: Any, out: Any,
-    keepdims: Any, initial: Any, where: Any,
+    kind: Kind, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any,
 ) -> Array:
     node, mask = node_and_mask(a, where)
+    ufunc = kind.ufunc
     if is_objects(a, dtype):
-        func = getattr(np, kind)
+        func = np.sum if kind is SUM else np.prod
         return total_of_objects(func, ufunc, a, axis, out, keepdims, initial, where)
     if initial is None:  # as in NumPy, no identity then
         known(a, where)
@@ -93,10 +94,10 @@ def _total(
         _sum_dtype(node.dtype) if dtype is None else np.dtype(dtype)
     )
     # of products infinite parts depend on the order, and of what starts at -0.0 the sign of 0
-    if (kind == "prod" and dtype.kind == "c") or (kind == "sum" and _is_minus_0(initial, dtype)):
+    if (kind is PROD and dtype.kind == "c") or (kind is SUM and _is_minus_0(initial, dtype)):
         return ufunc_reduce(ufunc, Array(node), axis, dtype, out, keepdims, initial, where)
     if mask is not None:
-        node = elementwise.where(mask, node, constant(neutral, node.dtype))
+        node = elementwise.where(mask, node, constant(ufunc.identity, node.dtype))
     made = reduced(node, kind, axis, keepdims, dtype)
     if initial is not MISSING and initial is not None:
         (made,) = elementwise.ufunc(ufunc, (made, constant(initial, dtype)))
@@ -129,7 +130,7 @@ def max(
     >>> la.max(la.asarray([[1, 5], [7, 2]]), axis=0).compute()
     array([7, 5])
     """
-    return extreme("max", np.maximum, a, axis, out, keepdims, initial, where)
+    return extreme(MAX, np.maximum, a, axis, out, keepdims, initial, where)
 
 
 amax = max
@@ -148,17 +149,17 @@ def min(
     >>> la.min(x).compute(), la.min(x, initial=0).compute()
     (np.int64(1), np.int64(0))
     """
-    return extreme("min", np.minimum, a, axis, out, keepdims, initial, where)
+    return extreme(MIN, np.minimum, a, axis, out, keepdims, initial, where)
 
 
 amin = min
 
 
 def extreme(
-    kind: str, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any,
+    kind: Kind, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any,
     where: Any,
 ) -> Array:
-    """Return what a ufunc that gives one of its operands makes of the elements over axes."""
+    """Return an extreme over axes, of a kind; it is NumPy's reduction by this ufunc."""
     known(a, where)  # a block without elements has no largest one
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
@@ -198,7 +199,7 @@ def any(
     >>> la.any(la.asarray([[True, False], [False, False]]), axis=1).compute()
     array([ True, False])
     """
-    return _truth("any", False, a, axis, out, keepdims, where)
+    return _truth(ANY, a, axis, out, keepdims, where)
 
 
 def all(
@@ -211,16 +212,14 @@ def all(
     >>> la.all(la.arange(4, chunks=2) < 4).compute()
     np.True_
     """
-    return _truth("all", True, a, axis, out, keepdims, where)
+    return _truth(ALL, a, axis, out, keepdims, where)
 
 
-def _truth(
-    kind: str, neutral: bool, a: Any, axis: Any, out: Any, keepdims: Any, where: Any
-) -> Array:
+def _truth(kind: Kind, a: Any, axis: Any, out: Any, keepdims: Any, where: Any) -> Array:
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, bool)
     if mask is not None:
-        node = elementwise.where(mask, node, constant(neutral, bool))
+        node = elementwise.where(mask, node, constant(kind.ufunc.identity, bool))
     return as_result(reduced(node, kind, axis, keepdims, bool), out, "unsafe")
 
 

@@ -10,6 +10,7 @@ as of one column, when all their blocks are done.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,19 +24,18 @@ from lazyflow.array.kernels.native.llvm_reductions import (
 from lazyflow.array.kernels.native.llvm_text import F8, Text
 from lazyflow.array.kernels.native.operations import BOOL, Body, emit
 from lazyflow.array.kernels.native.staging import KernelSpec
-from lazyflow.array.kernels.order import GROUP, PIECE
+from lazyflow.array.kernels.order import GROUP, PIECE, Kind
 
 DType = np.dtype[Any]
 Each = Callable[[str], str]  # writes what is summed of a row
 
 _LEVELS = 16  # more than there can be: sixteen to this power
 _HIGHEST = _LEVELS - 1
-_PARTS = {"moments": 3}
 
 
-def _bytes(kind: str, dtype: DType) -> int:
+def _bytes(kind: Kind, dtype: DType) -> int:
     """Return the bytes that a column has in a row."""
-    return _PARTS.get(kind, 1) * dtype.itemsize
+    return prod(kind.parts) * dtype.itemsize
 
 
 # -- in a kernel ------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def new_levels(b: Body, at: int) -> None:
     b.do(f"store [{_LEVELS} x i64] zeroinitializer, ptr %levels{at}")
 
 
-def next_row(b: Body, at: int, cols: str, kind: str, dtype: DType) -> None:
+def next_row(b: Body, at: int, cols: str, kind: Kind, dtype: DType) -> None:
     """Name the row for the results of a block: `partial` and the number of the output."""
     count = b.let(f"load i64, ptr %levels{at}")
     away = b.let(f"mul i64 {count}, {b.let(f'mul i64 {cols}, {_bytes(kind, dtype)}')}")
@@ -66,43 +66,34 @@ def flush(b: Body, at: int, cols: str, into: str, part: str) -> None:
     b.do(f"call void @flush{at}({given})")
 
 
-def merge_rows(text: Text, at: int, kind: str, dtype: DType) -> None:
-    """Write the merging of the results of rows' blocks, as if they were one block."""
-    blocks = _blocks(text.body)
+def merge_rows(text: Text, at: int, kind: Kind, dtype: DType) -> None:
+    """Write the merging of the results of rows' blocks, when all are done: as one block, or a tree.
+    """
+    one = text.body
+    blocks = one.let(f"udiv i64 {one.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
 
-    def row(b: Body, number: str) -> None:
+    def as_block(b: Body, number: str) -> None:
         first = text.element(b, f"%output{at}", b.let(f"mul i64 {number}, {blocks}"), dtype)
-        found = total_of_row(b, f"merge.{kind}", dtype, f"ptr {first}, i64 {blocks}")
+        name, given = f"merge.{kind.__name__}", f"ptr {first}, i64 {blocks}"
+        found = total_of_row(b, kind, name, dtype, given)
         text.store(b, found, text.element(b, f"%merged{at}", number, dtype), dtype)
 
-    text.each(f"merging{at}", "%length", row)
-
-
-def _blocks(one: Body) -> str:
-    """Return how many blocks a row has."""
-    return one.let(f"udiv i64 {one.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
-
-
-def merge_moments(text: Text, at: int) -> None:
-    """Write the merging of the moments of rows, when all their blocks are done."""
-    blocks = _blocks(text.body)
-
-    def row(b: Body, number: str) -> None:
+    def in_tree(b: Body, number: str) -> None:
         first = b.let(f"mul i64 {number}, {blocks}")
 
         def block(b: Body, index: str) -> None:
             slot = b.let(f"add i64 {first}, {index}")
-            next_row(b, at, "1", "moments", F8)
-            for part in range(_PARTS["moments"]):
+            next_row(b, at, "1", kind, dtype)
+            for part in range(prod(kind.parts)):
                 place = b.let(f"add i64 {b.let(f'mul i64 %part, {part}')}, {slot}")
-                value = text.load(b, text.element(b, f"%output{at}", place, F8), F8)
-                text.store(b, value, text.element(b, f"%partial{at}", str(part), F8), F8)
+                value = text.load(b, text.element(b, f"%output{at}", place, dtype), dtype)
+                text.store(b, value, text.element(b, f"%partial{at}", str(part), dtype), dtype)
             push(b, at, "1")
 
         text.each(f"blocks{at}", blocks, block)
-        flush(b, at, "1", text.element(b, f"%merged{at}", number, F8), "%length")
+        flush(b, at, "1", text.element(b, f"%merged{at}", number, dtype), "%length")
 
-    text.each(f"merging{at}", "%length", row)
+    text.each(f"merging{at}", "%length", in_tree if kind.rows_in_tree else as_block)
 
 
 # -- functions --------------------------------------------------------------------------------
@@ -113,7 +104,7 @@ def mergers(spec: KernelSpec) -> list[str]:
     lines: list[str] = []
     for at, kind, masked in spec.merged:
         dtype = spec.dtypes[spec.outputs[at][0]]
-        function = _MomentsMerger(at, masked) if kind == "moments" else _RowMerger(at, kind, dtype)
+        function = _MomentsMerger(at, masked) if kind.parts else _RowMerger(at, kind, dtype)
         size = _bytes(kind, dtype)
         lines += [*function.lines, *_push(at, size), *_flush(at, size)]
     return lines
@@ -216,9 +207,9 @@ class _Merger(Text):
 
 
 class _RowMerger(_Merger):
-    """The function of what `KINDS` merge."""
+    """The function of what a ufunc merges."""
 
-    def __init__(self, at: int, kind: str, dtype: DType) -> None:
+    def __init__(self, at: int, kind: Kind, dtype: DType) -> None:
         super().__init__(at)
 
         def inside(b: Body, index: str) -> None:
