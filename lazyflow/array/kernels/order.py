@@ -18,7 +18,7 @@ depend on the order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -92,24 +92,6 @@ def in_blocks(form: Form, values: Any) -> Iterator[tuple[slice, Any]]:
         yield slice(full, None), values[:, None, cut:]
 
 
-def tree(merge: Callable[[Any, Any], Any], stack: Any) -> Any:
-    """Merge (..., n, c) to (..., c): sixteen of a level are one of the next.
-
-    `merge` is called with an array (..., n, c) and with the array (..., c) for its result.
-    """
-    *outer, n, c = stack.shape
-    while n > 1:
-        full, rest = divmod(n, GROUP) if n > GROUP else (0, n)
-        up = np.empty((*outer, full + (rest > 0), c), stack.dtype)
-        if full:
-            groups = stack[..., : full * GROUP, :].reshape(*outer, full, GROUP, c)
-            merge(groups, up[..., :full, :])
-        if rest:
-            merge(stack[..., full * GROUP :, :], up[..., full, :])
-        stack, n = up, up.shape[-2]
-    return stack[..., 0, :]
-
-
 def contiguous(array: Any) -> Any:
     """Return the array, or a copy, in C order; 0-d ones stay 0-d."""
     return np.asarray(array, order="C")
@@ -132,6 +114,8 @@ class Kind:
     ----------
     parts
         The first axes of a partial result, before those of the value: () or (3,) of moments.
+    ordered
+        Kinds of dtypes whose values give a result that depends on their order.
     on_the_way
         Results are written while a block is gone through, in C order.
     rows_in_tree
@@ -145,6 +129,7 @@ class Kind:
     """
 
     parts: tuple[int, ...] = ()
+    ordered = "fc"
     on_the_way = False
     rows_in_tree = False
     adds_to_zero = False
@@ -168,8 +153,8 @@ class Kind:
         return dtype.type(self.ufunc.identity) if dtype.kind in "biufc" else None
 
     def in_order(self, dtype: np.dtype[Any]) -> bool:
-        """Return whether the result depends on the order."""
-        return dtype.kind in "fc"
+        """Return whether the result depends on the order of values of a dtype."""
+        return dtype.kind in self.ordered
 
     def partial_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype of partial results for values of a dtype."""
@@ -189,7 +174,17 @@ class Kind:
 
     def merge_rows(self, stack: Any) -> Any:
         """Merge (*parts, k, n, c) to (*parts, k, c): sixteen of a level are one of the next."""
-        return tree(self.merge_level, stack)
+        *outer, n, c = stack.shape
+        while n > 1:
+            full, rest = divmod(n, GROUP) if n > GROUP else (0, n)
+            up = np.empty((*outer, full + (rest > 0), c), stack.dtype)
+            if full:
+                groups = stack[..., : full * GROUP, :].reshape(*outer, full, GROUP, c)
+                self.merge_level(groups, up[..., :full, :])
+            if rest:
+                self.merge_level(stack[..., full * GROUP :, :], up[..., full, :])
+            stack, n = up, up.shape[-2]
+        return stack[..., 0, :]
 
     def reduce_whole(self, reduction: Reduction, values: Any, mask: Any, one_zero: bool) -> Any:
         """Reduce an array of the partial results' dtype; the reduced axes stay with length 1.
@@ -197,7 +192,7 @@ class Kind:
         one_zero
             Extremes don't depend on the order either where they are zeros of both signs.
         """
-        if not values.size or not self.in_order(reduction.dtype):
+        if not values.size or not self.in_order(values.dtype):
             return contiguous(self.in_any_order(reduction, values, reduction.axes, one_zero))
         form = rounds(values.shape, reduction.axes)[0]
         partial = self.new_partial(form, values.dtype, mask is not None)
@@ -234,6 +229,8 @@ class Extreme(Kind):
         NaN are left out.
     """
 
+    ordered = ""
+
     def __init__(self, name: str, ufunc: np.ufunc, least: bool, skips_nan: bool) -> None:
         super().__init__(name, ufunc)
         self.least = least
@@ -248,9 +245,6 @@ class Extreme(Kind):
             return dtype.type(np.nan if self.skips_nan else np.inf if self.least else -np.inf)
         limits = np.iinfo(dtype)
         return dtype.type(limits.max if self.least else limits.min)
-
-    def in_order(self, dtype: np.dtype[Any]) -> bool:
-        return False
 
     def in_any_order(
         self, reduction: Reduction, values: Any, axes: tuple[int, ...], one_zero: bool
@@ -282,9 +276,6 @@ class Moments(Sum):
     @property
     def total(self) -> Kind:
         return SUM
-
-    def in_order(self, dtype: np.dtype[Any]) -> bool:
-        return True
 
     def partial_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """Return the dtype of partial results for values of a dtype: at least double precision.
@@ -321,7 +312,7 @@ class Moments(Sum):
         if stack.shape[-1] == 1 and stack.shape[-2] > 1:  # which NumPy would add up in lanes
             return self.merge_rows(np.concatenate([stack, stack], axis=-1))[..., :1]
         with np.errstate(all="ignore"):  # the blocks have reported already
-            return tree(self.merge_level, stack)
+            return super().merge_rows(stack)
 
     def in_any_order(
         self, reduction: Reduction, values: Any, axes: tuple[int, ...], one_zero: bool
@@ -332,10 +323,8 @@ class Moments(Sum):
 class LastOfScan(Kind):
     """The last results of a scan along the axis."""
 
+    ordered = ""
     on_the_way = True
-
-    def in_order(self, dtype: np.dtype[Any]) -> bool:
-        return False
 
     def reduce_whole(self, reduction: Reduction, values: Any, mask: Any, one_zero: bool) -> Any:
         return contiguous(values.take([-1], reduction.axes[0]))
@@ -344,10 +333,8 @@ class LastOfScan(Kind):
 class Chosen(Kind):
     """The elements that the mask selects, of all axes, in C order: of one axis."""
 
+    ordered = ""
     on_the_way = True
-
-    def in_order(self, dtype: np.dtype[Any]) -> bool:
-        return True
 
     def reduce_whole(self, reduction: Reduction, values: Any, mask: Any, one_zero: bool) -> Any:
         return compressed(values, mask)
@@ -427,7 +414,7 @@ def _from_form(reduction: Reduction, form: Form, partial: Any) -> Any:
     kind = reduction.kind
     if partial.shape[-2] == 1:
         return partial[..., 0, :]
-    if not kind.in_order(reduction.dtype):
+    if not kind.in_order(partial.dtype):
         return kind.in_any_order(reduction, partial, (1,), one_zero=True)
     if form.inner > 1 or kind.rows_in_tree:
         return kind.merge_rows(partial)

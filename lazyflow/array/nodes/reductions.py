@@ -393,41 +393,28 @@ def _dividing(quiet: bool) -> Any:
 
 @dataclass(frozen=True)
 class MeanOf:
-    """Divides a sum by the number of elements.
+    """Divides sums by how many elements they are of.
 
-    dtype, held
-        Of the result; of the array that has the sum before, if another than it is made in: `out`.
-    """
-
-    count: int
-    dtype: np.dtype[Any]
-    held: np.dtype[Any] | None = None
-    __name__ = "mean"
-
-    def __call__(self, total: Any) -> Any:
-        if self.count == 0:
-            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-        total = np.asarray(total).astype(self.held or total.dtype, copy=False)
-        found = np.true_divide(total, np.intp(self.count))  # in the type that NumPy divides in
-        return np.asarray(found).astype(self.dtype, copy=False)
-
-
-@dataclass(frozen=True)
-class MeanOfTotals:
-    """Divides sums by their counts, element by element.
-
+    held
+        The dtype of the array that has the sum before, if another than it is made in: `out`.
+    count
+        How many they are; None: that is given with the sums, element by element.
     quiet
         What is divided by 0 is told by one warning, as in the versions that leave NaN out.
-    dtype, held
-        As of `MeanOf`.
     """
 
-    quiet: bool
     dtype: np.dtype[Any]
     held: np.dtype[Any] | None = None
-    __name__ = "divide"  # NumPy's warnings say so
+    count: int | None = None
+    quiet: bool = False
 
-    def __call__(self, total: Any, count: Any) -> Any:
+    @property
+    def __name__(self) -> str:
+        return "divide" if self.count is None else "mean"  # as NumPy's warnings say
+
+    def __call__(self, total: Any, count: Any = None) -> Any:
+        if self.count is not None:
+            count = np.intp(self.count)  # of the type that NumPy divides by
         if np.any(count == 0):
             warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
         total = np.asarray(total).astype(self.held or total.dtype, copy=False)
@@ -453,10 +440,10 @@ class MeanOfMoments:
 
 @dataclass(frozen=True)
 class VarOf:
-    """Computes a variance, or its root, of moments.
+    """Computes a variance, or its root, of moments, or of squares and of how many they are.
 
     quiet
-        What is divided by 0 is told by one warning, as in the versions that leave NaN out.
+        As of `MeanOf`.
     """
 
     ddof: float
@@ -468,8 +455,9 @@ class VarOf:
     def __name__(self) -> str:
         return "std" if self.root else "var"
 
-    def __call__(self, moments: Any) -> Any:
-        count, _, squares = moments
+    def __call__(self, squares: Any, count: Any = None) -> Any:
+        if count is None:
+            count, _, squares = squares
         count = np.real(count)
         freedom = count - self.ddof
         if (freedom <= 0).any():
@@ -485,20 +473,6 @@ class VarOf:
         # before the root: what overflows is infinite, as in NumPy
         found = np.asarray(found).astype(self.dtype, copy=False)
         return np.asarray(np.sqrt(found)).astype(self.dtype, copy=False) if self.root else found
-
-
-@dataclass(frozen=True)
-class VarOfTotals:
-    """Computes what `VarOf` does of sums of squares and of how many they are."""
-
-    of_moments: VarOf
-
-    @property
-    def __name__(self) -> str:
-        return self.of_moments.__name__
-
-    def __call__(self, squares: Any, count: Any) -> Any:
-        return self.of_moments((count, None, squares))
 
 
 # -- the common part ----------------------------------------------------------------------------

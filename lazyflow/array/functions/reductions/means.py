@@ -30,9 +30,7 @@ from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.reductions import (
     MeanOf,
     MeanOfMoments,
-    MeanOfTotals,
     VarOf,
-    VarOfTotals,
     axes_of,
     count_over,
     reduced,
@@ -80,7 +78,7 @@ def mean_of(
     node: Expr, mask: Expr | None, axis: Any, dtype: Any, keepdims: Any, quiet: bool = False,
     out: Any = None,
 ) -> Expr:
-    """Return the mean of what counts of a node; `quiet` as of `MeanOfTotals`.
+    """Return the mean of what counts of a node; `quiet` as of `MeanOf`.
 
     out
         Where it will be: as in NumPy, the sum is in it before it is divided.
@@ -99,10 +97,10 @@ def mean_of(
     if counted is not None:
         total = reduced(node, SUM, axis, keepdims, inner)
         count = reduced(counted, SUM, axis, keepdims, int)
-        return elementwise.function(MeanOfTotals(quiet, result, held), (total, count), result)
+        return elementwise.function(MeanOf(result, held, None, quiet), (total, count), result)
     if many is None:
         return reduced(node, MOMENTS, axis, keepdims, inner, result, MeanOfMoments(result))
-    return reduced(node, SUM, axis, keepdims, inner, result, MeanOf(many, result, held))
+    return reduced(node, SUM, axis, keepdims, inner, result, MeanOf(result, held, many))
 
 
 #: NumPy's functions by whether the root is taken, and NaN are left out.
@@ -158,7 +156,7 @@ def _in_whole_numbers(
         squares = elementwise.where(mask, squares, constant(0, squares.dtype))
     total = reduced(squares, SUM, axis, keepdims, dtype)
     count = reduced(counted, SUM, axis, keepdims, int)
-    return elementwise.function(VarOfTotals(finish), (total, count), finish.dtype)
+    return elementwise.function(finish, (total, count), finish.dtype)
 
 
 def var(
