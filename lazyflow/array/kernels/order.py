@@ -306,7 +306,7 @@ class Moments(Sum):
 
     def merge_level(self, stack: Any, into: Any) -> None:
         _, *outer, n, c = stack.shape
-        into[...] = _merge(stack.reshape(3, prod(outer), n, c)).reshape(into.shape)
+        into[...] = _merge(*stack.reshape(3, prod(outer), n, c)).reshape(into.shape)
 
     def merge_rows(self, stack: Any) -> Any:
         if stack.shape[-1] == 1 and stack.shape[-2] > 1:  # which NumPy would add up in lanes
@@ -459,19 +459,8 @@ def _squares(distances: Any) -> Any:
     return np.multiply(distances, distances, out=distances)
 
 
-def _merge(stack: Any) -> Any:
-    """Merge moments: (3, k, n, c) to (3, k, c)."""
-    counts = stack[0]
-    if stack.dtype.kind != "f":
-        return _merge_any(*stack)
-    alike = (counts == counts[:, :1]).all(axis=1) & (counts[:, 0] != 0)
-    if not alike.any():
-        return _merge_any(*stack)
-    found = _merge_alike(counts[:, :1], *stack[1:])
-    return found if alike.all() else np.where(alike, found, _merge_any(*stack))
-
-
-def _merge_any(counts: Any, means: Any, spreads: Any) -> Any:
+def _merge(counts: Any, means: Any, spreads: Any) -> Any:
+    """Merge counts, means and squares of (k, n, c) to (3, k, c)."""
     total = np.add.reduce(counts, axis=1)
     some = np.where(total == 0, 1, total)
     start = means[:, 0]
@@ -486,19 +475,3 @@ def _merge_any(counts: Any, means: Any, spreads: Any) -> Any:
             mean = np.where(far, plain, mean)
     between = np.add.reduce(counts * _squares(means - mean[:, None]), axis=1)
     return np.stack([total, mean, np.add.reduce(spreads, axis=1) + between])
-
-
-def _merge_alike(each: Any, means: Any, spreads: Any) -> Any:
-    """Merge moments of which all that are merged count the same, with fewer operations."""
-    many = means.shape[1]
-    start = means[:, :1]
-    far = means - start
-    moved = np.add.reduce(far, axis=1, keepdims=True) / many
-    mean = start + moved
-    far -= moved
-    far *= far
-    between = np.add.reduce(far, axis=1) * each[:, 0]
-    if not np.isfinite(mean).all():
-        mean = np.where(np.isfinite(mean), mean, np.add.reduce(means / many, axis=1, keepdims=True))
-    total = np.broadcast_to(each[:, 0] * many, between.shape)
-    return np.stack([total, mean[:, 0], np.add.reduce(spreads, axis=1) + between])

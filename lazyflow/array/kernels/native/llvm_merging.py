@@ -102,9 +102,9 @@ def merge_rows(text: Text, at: int, kind: Kind, dtype: DType) -> None:
 def mergers(spec: KernelSpec) -> list[str]:
     """Return the lines of the functions that merge the rows of each output."""
     lines: list[str] = []
-    for at, kind, masked in spec.merged:
+    for at, kind, _ in spec.merged:
         dtype = spec.dtypes[spec.outputs[at][0]]
-        function = _MomentsMerger(at, masked) if kind.parts else _RowMerger(at, kind, dtype)
+        function = _MomentsMerger(at) if kind.parts else _RowMerger(at, kind, dtype)
         size = _bytes(kind, dtype)
         lines += [*function.lines, *_push(at, size), *_flush(at, size)]
     return lines
@@ -227,40 +227,14 @@ class _RowMerger(_Merger):
 
 
 class _MomentsMerger(_Merger):
-    """The function of moments, by the formulas of order.py.
+    """The function of moments, by the formula of order.py."""
 
-    Where all rows count the same, which without masks the first column tells for all, it takes
-    fewer operations.
-    """
-
-    def __init__(self, at: int, masked: bool) -> None:
+    def __init__(self, at: int) -> None:
         super().__init__(at)
-        one = self.body
-        self.many = one.let("sitofp i64 %rows to double")
-        self.single = one.let("icmp eq i64 %rows, 1")
-        if masked:
-            one.do("br label %columns")
-            self.loops("columns", "%cols", "over", self._masked)
-        else:
-            alike = self._is_alike(one, "0")
-            one.do(f"br i1 {alike}, label %alike, label %columns")
-            self.loops("alike", "%cols", "over", lambda b, index: self._write(
-                b, index, self._alike(b, index)))
-            self.loops("columns", "%cols", "over", lambda b, index: self._write(
-                b, index, self._any(b, index)))
+        self.single = self.body.let("icmp eq i64 %rows, 1")
+        self.body.do("br label %columns")
+        self.loops("columns", "%cols", "over", self._merge)
         self.end()
-
-    def _write(self, b: Body, index: str, found: tuple[str, ...]) -> None:
-        store_moments(self, b, "%into", index, "%part", found)
-
-    def _masked(self, b: Body, index: str) -> None:
-        alike = self._is_alike(b, index)
-        pairs = zip(self._alike(b, index), self._any(b, index), strict=True)
-        kind = b.type(F8)
-        self._write(b, index, tuple([
-            b.let(f"select {b.wide('i1')} {alike}, {kind} {one}, {kind} {other}")
-            for one, other in pairs
-        ]))
 
     def _at(self, b: Body, row: str, part: int, index: str) -> str:
         """Return a part of a row at an index: its count, mean or squares."""
@@ -273,42 +247,7 @@ class _MomentsMerger(_Merger):
         return self.fold(b, rows, b.zero(F8), F8, lambda row, total: b.let(
             f"fadd {b.type(F8)} {total}, {value(row)}"))
 
-    def _is_alike(self, b: Body, index: str) -> str:
-        """Return whether all rows count the same, and not nothing."""
-        kind, first = b.type(F8), self._at(b, "0", 0, index)
-        some = b.let(f"fcmp one {kind} {first}, {b.zero(F8)}")
-
-        def also(row: str, before: str) -> str:
-            same = b.let(f"fcmp oeq {kind} {self._at(b, row, 0, index)}, {first}")
-            return b.let(f"and {b.wide('i1')} {before}, {same}")
-
-        return self.fold(b, "%rows", some, BOOL, also)
-
-    def _alike(self, b: Body, index: str) -> tuple[str, ...]:
-        kind = b.type(F8)
-        many, each = b.splat(self.many, F8), self._at(b, "0", 0, index)
-        first = self._at(b, "0", 1, index)
-
-        def far(row: str) -> str:
-            return b.let(f"fsub {kind} {self._at(b, row, 1, index)}, {first}")
-
-        moved = b.let(f"fdiv {kind} {self._sum(b, far)}, {many}")
-        mean = b.let(f"fadd {kind} {first}, {moved}")
-
-        def squared(row: str) -> str:
-            rest = b.let(f"fsub {kind} {far(row)}, {moved}")
-            return b.let(f"fmul {kind} {rest}, {rest}")
-
-        between = b.let(f"fmul {kind} {self._sum(b, squared)}, {each}")
-
-        def share(row: str) -> str:
-            return b.let(f"fdiv {kind} {self._at(b, row, 1, index)}, {many}")
-
-        mean = self._finite_or(b, mean, share)
-        total = b.let(f"fmul {kind} {each}, {many}")
-        return total, self._own(b, mean, first), self._squares(b, index, between)
-
-    def _any(self, b: Body, index: str) -> tuple[str, ...]:
+    def _merge(self, b: Body, index: str) -> None:
         kind = b.type(F8)
 
         def count(row: str) -> str:
@@ -345,16 +284,10 @@ class _MomentsMerger(_Merger):
             return b.let(f"fmul {kind} {count(row)}, {b.let(f'fmul {kind} {far}, {far}')}")
 
         between = self._sum(b, squared)
-        return total, self._own(b, mean, first), self._squares(b, index, between)
-
-    def _squares(self, b: Body, index: str, between: str) -> str:
         inside = self._sum(b, lambda row: self._at(b, row, 2, index))
-        return b.let(f"fadd {b.type(F8)} {inside}, {between}")
-
-    def _own(self, b: Body, mean: str, first: str) -> str:
-        """Return the mean, of a single row its own: -0.0 stays."""
-        kind = b.type(F8)
-        return b.let(f"select i1 {self.single}, {kind} {first}, {kind} {mean}")
+        squares = b.let(f"fadd {kind} {inside}, {between}")
+        own = b.let(f"select i1 {self.single}, {kind} {first}, {kind} {mean}")  # -0.0 stays
+        store_moments(self, b, "%into", index, "%part", (total, own, squares))
 
     def _finite_or(self, b: Body, mean: str, share: Each) -> str:
         """Return means, or sums of shares: differences of what is not finite say nothing."""
