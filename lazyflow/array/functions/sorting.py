@@ -63,8 +63,7 @@ def argsort(
 
 def _kth(kth: Any, a: Any, axis: Any) -> Any:
     """Return `kth` as something hashable; raise if it is outside the axis."""
-    x = as_array(a)
-    known(x)
+    x = as_array(a).with_known_sizes()
     n = x.size if axis is None else x.shape[axis_of(axis, x.ndim)]
     for each in np.atleast_1d(kth).tolist():
         if n and not -n <= each < n:  # of nothing there is nothing to put in order
@@ -168,8 +167,7 @@ class Top(TreeReduction):
 
 
 def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
-    known(a)
-    node = as_node(a)
+    node = as_array(a).with_known_sizes().expr
     k = operator.index(k)
     if k == 0:
         raise ValueError(

@@ -216,6 +216,12 @@ def kept_axes(ndim: int, axes: Sequence[int], keepdims: Any) -> Layout:
     return tuple(found)
 
 
+def reduced_shape(node: Expr, axes: Sequence[int], keepdims: Any) -> tuple[int | None, ...]:
+    """Return the shape of a reduction over axes."""
+    layout = kept_axes(node.ndim, axes, keeps(keepdims))
+    return tuple([node.shape[each] if isinstance(each, int) else 1 for each in layout])
+
+
 def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
     """Return a node with one chunk along some axes, and shorter ones along others if need be.
 

@@ -27,9 +27,7 @@ from lazyflow.array.kernels.order import ALL, ANY, MAX, MIN, PROD, SUM, Kind
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.reductions import axes_of, count_over, keeps, reduced
-from lazyflow.array.nodes.selection import Selection
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.reductions import axes_of, count_over, reduced, reduced_shape
 
 
 def dtype_of_time(function: Any, node: Expr, dtype: Any) -> np.dtype[Any] | None:
@@ -176,13 +174,8 @@ def extreme(
     if mask is not None:
         node = elementwise.where(mask, node, constant(initial, node.dtype))
     if count == 0 and axes:
-        shape = [1 if k in axes else n for k, n in enumerate(node.shape)]
-        made = broadcast_node(constant(initial, node.dtype), tuple(shape))
-        picks = tuple([0 if k in axes else None for k in range(node.ndim)])
-        if not keeps(keepdims):
-            kept = tuple([k for k in range(node.ndim) if k not in axes])
-            made = view(made, Selection(picks, kept))
-        return as_result(made, out, "unsafe")
+        shape = reduced_shape(node, axes, keepdims)
+        return as_result(broadcast_node(constant(initial, node.dtype), shape), out, "unsafe")
     made = reduced(node, kind, axes, keepdims, node.dtype)
     if has_initial:
         (made,) = elementwise.ufunc(ufunc, (made, constant(initial, node.dtype)))
