@@ -193,7 +193,7 @@ class Kind:
             Extremes don't depend on the order either where they are zeros of both signs.
         """
         if not values.size or not self.in_order(values.dtype):
-            return contiguous(self.in_any_order(reduction, values, reduction.axes, one_zero))
+            return contiguous(self.in_any_order(values, reduction.axes, one_zero))
         form = rounds(values.shape, reduction.axes)[0]
         partial = self.new_partial(form, values.dtype, mask is not None)
         masks = None if mask is None else in_blocks(form, contiguous(mask))
@@ -202,11 +202,9 @@ class Kind:
             self.write_blocks(blocks, own, partial[..., where, :])
         return from_blocks(reduction, values.shape, partial)
 
-    def in_any_order(
-        self, reduction: Reduction, values: Any, axes: tuple[int, ...], one_zero: bool
-    ) -> Any:
+    def in_any_order(self, values: Any, axes: tuple[int, ...], one_zero: bool) -> Any:
         """Reduce values whose order is of no matter; `one_zero` as of `reduce_whole`."""
-        dtype = reduction.dtype
+        dtype = values.dtype
         of: Any = None  # as the values are
         if dtype.kind in "biu" or not values.size:
             of = dtype.type if dtype.kind in "mM" else dtype
@@ -246,10 +244,8 @@ class Extreme(Kind):
         limits = np.iinfo(dtype)
         return dtype.type(limits.max if self.least else limits.min)
 
-    def in_any_order(
-        self, reduction: Reduction, values: Any, axes: tuple[int, ...], one_zero: bool
-    ) -> Any:
-        found, dtype = super().in_any_order(reduction, values, axes, one_zero), reduction.dtype
+    def in_any_order(self, values: Any, axes: tuple[int, ...], one_zero: bool) -> Any:
+        found, dtype = super().in_any_order(values, axes, one_zero), values.dtype
         if one_zero and dtype in (np.float32, np.float64):
             zero = found == 0
             if zero.any():  # of zeros of both signs, NumPy gives the one that its order comes to
@@ -270,6 +266,7 @@ class Moments(Sum):
     """
 
     parts = (3,)
+    ordered = "fcmO"  # all that `partial_dtype` gives
     rows_in_tree = True
     reported_name = "subtract"  # of the mean
 
@@ -314,9 +311,7 @@ class Moments(Sum):
         with np.errstate(all="ignore"):  # the blocks have reported already
             return super().merge_rows(stack)
 
-    def in_any_order(
-        self, reduction: Reduction, values: Any, axes: tuple[int, ...], one_zero: bool
-    ) -> Any:
+    def in_any_order(self, values: Any, axes: tuple[int, ...], one_zero: bool) -> Any:
         return np.zeros((3, *kept_shape(values.shape, axes)), values.dtype)  # of no values
 
 
@@ -403,19 +398,18 @@ def from_blocks(reduction: Reduction, shape: tuple[int, ...], partial: Any) -> n
     """Return the result for an array of a shape from those of the first round's blocks."""
     kind = reduction.kind
     first, *more = rounds(shape, reduction.axes)
-    found = _from_form(reduction, first, partial)
+    found = _from_form(kind, first, partial)
     for form in more:
-        found = _from_form(reduction, form, contiguous(found).reshape(*kind.parts, *form))
+        found = _from_form(kind, form, contiguous(found).reshape(*kind.parts, *form))
     return contiguous(found).reshape((*kind.parts, *kept_shape(shape, reduction.axes)))
 
 
-def _from_form(reduction: Reduction, form: Form, partial: Any) -> Any:
+def _from_form(kind: Kind, form: Form, partial: Any) -> Any:
     """Reduce the results of the blocks of a form, or its elements: to (*parts, outer, inner)."""
-    kind = reduction.kind
     if partial.shape[-2] == 1:
         return partial[..., 0, :]
     if not kind.in_order(partial.dtype):
-        return kind.in_any_order(reduction, partial, (1,), one_zero=True)
+        return kind.in_any_order(partial, (1,), one_zero=True)
     if form.inner > 1 or kind.rows_in_tree:
         return kind.merge_rows(partial)
     return kind.ufunc.reduce(partial, axis=1)
@@ -423,9 +417,9 @@ def _from_form(reduction: Reduction, form: Form, partial: Any) -> Any:
 
 def merge_parts(reduction: Reduction, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Merge partial results, all of one shape, elementwise in the order of `Kind.merge_rows`."""
-    first, kind = parts[0], reduction.kind
+    kind = reduction.kind
     stack = np.stack(parts, axis=len(kind.parts)).reshape(*kind.parts, 1, len(parts), -1)
-    return contiguous(kind.merge_rows(stack)).reshape(first.shape)
+    return contiguous(kind.merge_rows(stack)).reshape(parts[0].shape)
 
 
 _PIECE = 1 << 18  # elements of a block that are chosen at once

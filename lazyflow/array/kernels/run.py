@@ -39,6 +39,7 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlo
 
     Examples
     --------
+    >>> from lazyflow.array.kernels.order import SUM
     >>> f8 = np.dtype("f8")
     >>> program = Program((f8,), (), ((0, Reduction(SUM, (0,), f8)),))
     >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
@@ -299,6 +300,7 @@ def merge(
     out
         None, or an array of as many elements that the result may be written into.
 
+    >>> from lazyflow.array.kernels.order import SUM
     >>> total = Reduction(SUM, (0,), np.dtype("f8"))
     >>> merge(total, [np.array([1.0]), np.array([2.0]), np.array([4.0])])
     array([7.])
