@@ -14,7 +14,7 @@ from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
-from lazyflow.array.nodes.reductions import TreeReduction, axis_of, tree
+from lazyflow.array.nodes.reductions import TreeReduction, axis_of, parts_at_once, tree
 
 # -- sorting ------------------------------------------------------------------------------------
 
@@ -177,10 +177,8 @@ def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
     n: Any = node.shape[axis]
     layout = tuple([(min(n, abs(k)),) if i == axis else i for i in range(node.ndim)])
     dtype = np.dtype(np.intp) if places else node.dtype
-    together = 16 if split_every is None else operator.index(split_every)
-    if together < 2:
-        raise ValueError(f"split_every must be 2 or more; got {split_every!r}")
-    return Array(tree(Top(k, axis, places, together), [node], layout, dtype))
+    op = Top(k, axis, places, parts_at_once(split_every))
+    return Array(tree(op, [node], layout, dtype))
 
 
 def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:

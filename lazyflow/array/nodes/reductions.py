@@ -205,6 +205,14 @@ def _alike(nodes: Sequence[Expr]) -> list[Expr]:
     return [rechunk(x, nodes[0].chunks) for x in nodes]
 
 
+def parts_at_once(split_every: Any) -> int:
+    """Return how many parts one task merges, given a ``split_every=``."""
+    found = TOGETHER if split_every is None else operator.index(split_every)
+    if found < 2:
+        raise ValueError(f"split_every must be 2 or more; got {split_every!r}")
+    return found
+
+
 def kept_axes(ndim: int, axes: Sequence[int], keepdims: Any) -> Layout:
     """Return the layout of a reduction over axes."""
     found: list[int | tuple[int | None]] = []
