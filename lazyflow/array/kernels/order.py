@@ -325,7 +325,7 @@ class LastOfScan(Kind):
         return contiguous(values.take([-1], reduction.axes[0]))
 
 
-class Chosen(Kind):
+class ChosenElements(Kind):
     """The elements that the mask selects, of all axes, in C order: of one axis."""
 
     ordered = ""
@@ -345,7 +345,7 @@ ANY = Kind("any", np.logical_or)
 ALL = Kind("all", np.logical_and)
 MOMENTS = Moments("moments", np.add)
 LAST = LastOfScan("last")
-CHOSEN = Chosen("chosen")
+CHOSEN = ChosenElements("chosen")
 
 #: All kinds, by name.
 KINDS = {
