@@ -429,7 +429,7 @@ class MeanOf:
     def __call__(self, total: Any, count: Any = None) -> Any:
         if self.count is not None:
             count = np.intp(self.count)  # of the type that NumPy divides by
-        if np.any(count == 0):
+        if (count == 0).any():
             warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
         total = np.asarray(total).astype(self.held or total.dtype, copy=False)
         with _dividing(self.quiet):
