@@ -12,7 +12,8 @@ from kernel_tools import F8, run
 
 import lazyflow.array as la
 from lazyflow import config
-from lazyflow.array.kernels.program import Program, Reduction, Step
+from lazyflow.array.kernels.order import CHOSEN, Reduction
+from lazyflow.array.kernels.program import Program, Step
 
 B = np.dtype(bool)
 RNG = np.random.default_rng(4)
@@ -73,7 +74,7 @@ def test_kernels_choose_what_masks_of_numpy_do(data):
     if data.draw(st.booleans()):
         steps[:0] = [Step(data.draw(st.sampled_from([np.exp, np.tanh, np.sin])), (1,), (F8, F8))]
         steps[1] = Step(np.greater, (3, 2), (F8, F8, B))
-    chosen = Reduction("chosen", (0, 1), dtype, 2 + len(steps))
+    chosen = Reduction(CHOSEN, (0, 1), dtype, 2 + len(steps))
     program = Program((dtype, F8, F8), tuple(steps), ((0, chosen),))
     with np.errstate(all="ignore"), config.set(math=data.draw(st.sampled_from(["own", "numpy"]))):
         with config.set(kernels="numpy"):

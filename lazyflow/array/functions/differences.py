@@ -114,8 +114,7 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Axes = None, edge_order: int = 1
     >>> la.gradient(heights, 2.0).compute()
     array([0.5 , 0.75, 1.25, 1.75, 2.  ])
     """
-    known(f)
-    x = as_array(f)
+    x = as_array(f).with_known_sizes()
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(
         axis, x.ndim
     )

@@ -11,6 +11,7 @@ import numpy as np
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import Casting, DTypeLike, as_array, as_result, check_order
 from lazyflow.array.functions.indexing.taking import diagonal
+from lazyflow.array.kernels.order import ANY, SUM
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.contraction import Labels, contraction
@@ -53,7 +54,7 @@ def summed(node: Expr, labels: Labels, kept: Labels, dtype: np.dtype[Any]) -> tu
     axes = tuple([k for k, label in enumerate(labels) if label not in kept])
     if not axes:
         return node, labels
-    kind = "any" if dtype.kind == "b" else "sum"
+    kind = ANY if dtype.kind == "b" else SUM
     if dtype.hasobject:  # of which sums depend on the order
         node = whole_along(node, axes)
     return reduced(node, kind, axes, False, dtype), tuple([x for x in labels if x in kept])

@@ -31,12 +31,7 @@ from lazyflow.array.nodes.views import with_axes
 from lazyflow.graph.kinds import FOREIGN, kinds
 
 
-def call_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], **options: Any) -> Any:
-    """Return what a ufunc gives for arrays; `options` are those of ufuncs of NumPy."""
-    return _called(ufunc, inputs, **options)
-
-
-def _called(
+def call_ufunc(
     ufunc: np.ufunc,
     inputs: tuple[Any, ...],
     out: Any = None,
@@ -47,6 +42,7 @@ def _called(
     subok: bool = True,
     **others: Any,
 ) -> Any:
+    """Return what a ufunc gives for arrays; options are those of ufuncs of NumPy."""
     if others:
         raise TypeError(
             f"{ufunc.__name__}() of chunked arrays takes out=, where=, casting= and dtype=, not "
@@ -111,13 +107,13 @@ def _has_own_power(x: Any, exponent: Any) -> bool:
 def power_by(x: Array, exponent: Any) -> Any:
     """Return ``x ** exponent`` as NumPy's operator does it."""
     if type(exponent) in (int, float) and x.dtype.kind == "c" and exponent in _POWERS:
-        return _called(_POWERS[exponent], (x,))
+        return call_ufunc(_POWERS[exponent], (x,))
     if type(exponent) is int and exponent == 2 and x.dtype.kind in "biu":
-        return _called(np.square, (x,))
+        return call_ufunc(np.square, (x,))
     if type(exponent) is int and exponent in (3, 4) and x.dtype.kind in "iu":
-        square = _called(np.square, (x,))  # products wrap as the power does
-        return _called(np.multiply, (square, x if exponent == 3 else square))
-    return _called(np.power, (x, exponent))
+        square = call_ufunc(np.square, (x,))  # products wrap as the power does
+        return call_ufunc(np.multiply, (square, x if exponent == 3 else square))
+    return call_ufunc(np.power, (x, exponent))
 
 
 _COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.ne}
@@ -130,7 +126,7 @@ def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
         if isinstance(given, Expr) and given.dtype.kind == "O":
             raise TypeError("Cannot compare structured or void to non-void arrays.")
     try:
-        return _called(ufunc, (x, other))
+        return call_ufunc(ufunc, (x, other))
     except TypeError:
         known(x, other)
         given = _ufunc_operand(other)
@@ -215,17 +211,17 @@ def clip(
     high: Any = a_max if max is None else max
     x: Any = Array(as_node(a))
     if low is None and high is None:
-        x = _called(np.positive, (x,))  # as NumPy, which refuses booleans so
+        x = call_ufunc(np.positive, (x,))  # as NumPy, which refuses booleans so
     if x.dtype.kind in "iu":  # numbers that the dtype does not have bound nothing, as in NumPy
         limits = np.iinfo(x.dtype)
         low = None if type(low) is int and low <= limits.min else low
         high = None if type(high) is int and high >= limits.max else high
     if low is not None and high is not None:
-        x = _called(_CLIP, (x, low, high), dtype=dtype)
+        x = call_ufunc(_CLIP, (x, low, high), dtype=dtype)
     elif low is not None:
-        x = _called(np.maximum, (x, low), dtype=dtype)
+        x = call_ufunc(np.maximum, (x, low), dtype=dtype)
     elif high is not None:
-        x = _called(np.minimum, (x, high), dtype=dtype)
+        x = call_ufunc(np.minimum, (x, high), dtype=dtype)
     return x if out is None else as_result(x.expr, out)
 
 
@@ -239,11 +235,12 @@ def round(a: ArrayLike, decimals: int = 0, out: Array | None = None) -> Array:
     node = as_node(a)
     decimals, x = operator.index(decimals), Array(node)
     if decimals == 0 and node.dtype.kind == "f":
-        made = _called(np.rint, (x,)).expr
+        made = call_ufunc(np.rint, (x,)).expr
     elif abs(decimals) <= 30 and node.dtype in (np.float32, np.float64):
         power, ways = 10.0 ** abs(decimals), (np.multiply, np.divide)
         before, after = ways if decimals > 0 else ways[::-1]
-        made = _called(after, (_called(np.rint, (_called(before, (x, power)),)), power)).expr
+        whole = call_ufunc(np.rint, (call_ufunc(before, (x, power)),))
+        made = call_ufunc(after, (whole, power)).expr
     else:
         few = 0 if node.dtype.hasobject else 1  # nothing is known of what objects can do
         dtype = np.round(np.zeros(few, node.dtype), decimals).dtype
@@ -303,7 +300,7 @@ def _with_part(x: Any, values: Any, part: str) -> Any:
 
 def conjugated(x: Any) -> Array:
     """Return complex conjugates; of real numbers what NumPy's function gives."""
-    return _called(np.conjugate, (as_array(x),))
+    return call_ufunc(np.conjugate, (as_array(x),))
 
 
 def conj_of(x: Array, out: Array | None = None) -> Array:
@@ -341,7 +338,7 @@ def nan_to_num(
         y = Array(node)
         for bound, given, other in (-np.inf, neginf, limits.min), (np.inf, posinf, limits.max):
             y = where(Array(node) == bound, other if given is None else given, y)
-        made = where(_called(np.isnan, (Array(node),)), nan, y).expr
+        made = where(call_ufunc(np.isnan, (Array(node),)), nan, y).expr
     else:
         made = elementwise.function(
             np.nan_to_num, (node,), node.dtype, nan=nan, posinf=posinf, neginf=neginf

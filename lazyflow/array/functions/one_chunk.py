@@ -14,7 +14,7 @@ from lazyflow.array.nodes.reductions import TreeReduction, kept_axes, tree, whol
 
 @dataclass(frozen=True)
 class NumpyOp(TreeReduction):
-    """A function of NumPy's, called with a block and with what every task gets.
+    """A function of NumPy's, called with a block and with what every task gets, or with blocks.
 
     keywords
         Of each call, as pairs.
@@ -29,6 +29,9 @@ class NumpyOp(TreeReduction):
 
     def first(self, block: Any, *others: Any) -> Any:
         return np.asarray(self.func(block, *others, **dict(self.keywords)))
+
+    def __call__(self, *blocks: Any) -> Any:
+        return self.first(*blocks)
 
 
 def along_axis(op: TreeReduction, node: Expr, axis: int, dtype: Any) -> Expr:

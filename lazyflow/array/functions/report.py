@@ -92,7 +92,7 @@ def _lines(node: Expr, count: int) -> list[str]:
 
 def _of_fused(node: Fused, count: int) -> list[str]:
     names = [getattr(step.op, "name", None) or step.op.__name__ for step in node.program.steps]
-    names += [wanted[1].kind for wanted in node.program.outputs if wanted[1] is not None]
+    names += [wanted[1].kind.__name__ for wanted in node.program.outputs if wanted[1] is not None]
     blocks = _blocks(node)
     shape = np.broadcast_shapes(*[block.shape for block in blocks])
     size = " x ".join(f"{n:,}" for n in shape) or "1"

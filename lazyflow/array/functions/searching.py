@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from lazyflow.array.functions.arguments import (
     operands,
 )
 from lazyflow.array.functions.indexing.taking import take
+from lazyflow.array.functions.one_chunk import NumpyOp
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
@@ -100,18 +100,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -
     ])
     own = (*chunks[:axis], nodes[1].chunks[axis], *chunks[axis + 1:])
     inputs = rechunk(nodes[0], chunks), rechunk(nodes[1], own)
-    return Array(PerBlock(inputs, TakeAlongAxis(axis), x.dtype, own))
-
-
-@dataclass(frozen=True)
-class TakeAlongAxis:
-    """Takes elements of a block along an axis."""
-
-    axis: int
-    __name__ = "take_along_axis"
-
-    def __call__(self, block: Any, at: Any) -> Any:
-        return np.take_along_axis(block, at, self.axis)
+    return Array(PerBlock(inputs, NumpyOp(np.take_along_axis, (("axis", axis),)), x.dtype, own))
 
 
 def searchsorted(
@@ -134,16 +123,5 @@ def searchsorted(
             raise ValueError("sorter.size must equal number of elements in array")
         x = take(x, sorter)
     whole = rechunk(x.expr, tuple([(n,) for n in x.shape]))
-    made = PerBlock((whole, value.expr), SearchSorted(side), np.dtype(np.intp), value.chunks)
-    return Array(made)
-
-
-@dataclass(frozen=True)
-class SearchSorted:
-    """Finds where elements of a block go into an array."""
-
-    side: Any
-    __name__ = "searchsorted"
-
-    def __call__(self, whole: Any, value: Any) -> Any:
-        return np.asarray(np.searchsorted(whole, value, self.side))
+    op = NumpyOp(np.searchsorted, (("side", side),))
+    return Array(PerBlock((whole, value.expr), op, np.dtype(np.intp), value.chunks))

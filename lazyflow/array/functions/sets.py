@@ -10,7 +10,6 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.kernels.native.counting import Numbers, count
@@ -152,8 +151,7 @@ def unique(
     >>> values.compute(), counts.compute()
     (array([1, 2, 3]), array([1, 1, 2]))
     """
-    x = as_array(ar)
-    known(x)
+    x = as_array(ar).with_known_sizes()
     node = x.expr
     kind = node.dtype.kind
     alike = kind == "c" or (kind == "f" and not equal_nan)  # NaNs that only places tell apart

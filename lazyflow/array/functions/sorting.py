@@ -14,7 +14,7 @@ from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
-from lazyflow.array.nodes.reductions import TreeReduction, axis_of, tree
+from lazyflow.array.nodes.reductions import TreeReduction, axis_of, parts_at_once, tree
 
 # -- sorting ------------------------------------------------------------------------------------
 
@@ -63,8 +63,7 @@ def argsort(
 
 def _kth(kth: Any, a: Any, axis: Any) -> Any:
     """Return `kth` as something hashable; raise if it is outside the axis."""
-    x = as_array(a)
-    known(x)
+    x = as_array(a).with_known_sizes()
     n = x.size if axis is None else x.shape[axis_of(axis, x.ndim)]
     for each in np.atleast_1d(kth).tolist():
         if n and not -n <= each < n:  # of nothing there is nothing to put in order
@@ -168,8 +167,7 @@ class Top(TreeReduction):
 
 
 def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
-    known(a)
-    node = as_node(a)
+    node = as_array(a).with_known_sizes().expr
     k = operator.index(k)
     if k == 0:
         raise ValueError(
@@ -179,10 +177,8 @@ def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
     n: Any = node.shape[axis]
     layout = tuple([(min(n, abs(k)),) if i == axis else i for i in range(node.ndim)])
     dtype = np.dtype(np.intp) if places else node.dtype
-    together = 16 if split_every is None else operator.index(split_every)
-    if together < 2:
-        raise ValueError(f"split_every must be 2 or more; got {split_every!r}")
-    return Array(tree(Top(k, axis, places, together), [node], layout, dtype))
+    op = Top(k, axis, places, parts_at_once(split_every))
+    return Array(tree(op, [node], layout, dtype))
 
 
 def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:

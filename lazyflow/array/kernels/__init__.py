@@ -2,8 +2,8 @@
 
 In reading order:
 
+    order.py           kinds of reductions, and the one order in which they go through values
     program.py         what is computed, and the same as plain steps in the dtypes of operations
-    order.py           the one order of reductions, and counts, means and squares in it
     planning.py        steps and passes, by shapes
     float_warnings.py  NumPy's warnings, each once
     numpy_kernels.py   run by NumPy's functions

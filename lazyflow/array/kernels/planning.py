@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.native.operations import HALF, is_inline
-from lazyflow.array.kernels.order import Form, in_order, rounds
+from lazyflow.array.kernels.order import Form, rounds
 from lazyflow.array.kernels.program import (
     CAST,
     WHERE,
@@ -28,9 +28,6 @@ WHOLE = 1 << 14  # elements up to which kernels gain nothing
 #: source that is drawn has rows of places; the name of its formula follows. The carry of a scan has
 #: one value for each of its lines.
 CONSTANT, FLAT, UNIT, SAME, ANY, DRAWN, LINES = "cfusadl"
-
-#: Reductions whose results are written while a block is gone through, in C order.
-ON_THE_WAY = ("last", "chosen")
 
 Shape = tuple[int, ...]
 
@@ -164,7 +161,7 @@ def name_of(op: Any) -> str:
 
 def form_of(shape: Shape, reduction: Any) -> Form | None:
     """Return the form of a reduction's first round; None for a value that is not reduced."""
-    if reduction is None or reduction.kind in ON_THE_WAY:
+    if reduction is None or reduction.kind.on_the_way:
         return None
     return rounds(shape, reduction.axes)[0]
 
@@ -202,7 +199,7 @@ def _why_whole(lowered: Lowered, size: int, shapes: Sequence[Shape], drawn: bool
     if size <= WHOLE:
         return f"kernels gain from {WHOLE:,} elements on"
     found = [output.reduction for output in lowered.outputs if output.reduction is not None]
-    blockwise = any(each.kind in ("moments", "chosen") or in_order(each) for each in found)
+    blockwise = any(each.kind.on_the_way or each.kind.in_order(each.dtype) for each in found)
     broadcasts = any(1 < prod(shape) < size for shape in shapes)
     one = len(lowered.steps) + len(found) <= 1
     one = one and not any(map(_is_slow, lowered.steps))

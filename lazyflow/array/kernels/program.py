@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyflow.array.kernels.order import Reduction
+
 
 class WhereOperation:
     """``where(condition, a, b)`` as an operation; its loop is (bool, T, T, T)."""
@@ -103,29 +105,6 @@ class Step(NamedTuple):
         return self.loop[len(self.operands) + self.result]
 
 
-class Reduction(NamedTuple):
-    """A reduction of a value over some axes, which stay with length 1 in the result.
-
-    kind
-        "sum", "prod", "min", "max", "any", "all"; of floats "fmin" and "fmax", which leave NaN
-        out; "moments": the result has a new first axis of length 3: the count, the mean, and
-        the sum of squared distances to the mean; "last": the last results of a scan along the
-        axis; or "chosen": the elements that the mask selects, of all axes, in C order: of one axis.
-    axes
-        Axes of the program's shape, sorted.
-    dtype
-        The value is cast to it first ("any" and "all": bool).
-    mask
-        The number of a boolean value that selects the elements, or None. Only for "moments" and
-        "chosen": for the other kinds, WHERE with a neutral element does the same.
-    """
-
-    kind: str
-    axes: tuple[int, ...]
-    dtype: np.dtype[Any]
-    mask: int | None = None
-
-
 class Program(NamedTuple):
     """Inputs, steps and outputs.
 
@@ -154,18 +133,6 @@ class Program(NamedTuple):
 # before, then the results of the steps.
 
 
-KINDS = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "fmin": np.fmin,
-    "fmax": np.fmax,
-    "any": np.logical_or,
-    "all": np.logical_and,
-}
-
-
 class LoweredStep(NamedTuple):
     """One operation, the numbers of the values that it takes, and of those that it gives."""
 
@@ -189,9 +156,8 @@ class Output(NamedTuple):
 
     @property
     def reported_name(self) -> str:
-        """The name in NumPy's warnings; in `var`, it is the subtraction of the mean that warns."""
-        moments = self.reduction is not None and self.reduction.kind == "moments"
-        return "subtract" if moments else "reduce"
+        """The name in NumPy's warnings."""
+        return "reduce" if self.reduction is None else self.reduction.kind.reported_name
 
 
 class Lowered(NamedTuple):
@@ -217,15 +183,6 @@ def last_reads(steps: Sequence[LoweredStep], ends: Iterable[int]) -> dict[int, i
     """Return the last step that reads each value; values at the end are read after all steps."""
     last = {n: at for at, step in enumerate(steps) for n in step.operands}
     return last | dict.fromkeys(ends, len(steps))
-
-
-def moments_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of moments of values of a dtype: at least double precision.
-
-    >>> moments_dtype(np.dtype("f4")), moments_dtype(np.dtype("c8"))
-    (dtype('float64'), dtype('complex128'))
-    """
-    return dtype if dtype.kind not in "biufc" else np.result_type(dtype, np.float64)
 
 
 class _Steps:
@@ -279,8 +236,7 @@ def lower(program: Program) -> Lowered:
         number, mask = numbers[value], None
         if reduction is not None:
             number = made.cast(number, reduction.dtype)
-            if reduction.kind == "moments":
-                number = made.cast(number, moments_dtype(reduction.dtype))
+            number = made.cast(number, reduction.kind.partial_dtype(reduction.dtype))
             if reduction.mask is not None:
                 mask = made.cast(numbers[reduction.mask], np.dtype(bool))
         outputs.append(Output(number, reduction, mask))

@@ -10,7 +10,6 @@ import numpy as np
 
 from lazyflow import config
 from lazyflow.array.chunks import refuse_sparse
-from lazyflow.array.kernels import order
 from lazyflow.array.kernels.draws.draw import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.float_warnings import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.native.calling import PassCall, address, asked_for, finish_output
@@ -19,9 +18,9 @@ from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.native.operations import SUPPORTED
 from lazyflow.array.kernels.numpy_kernels import find_reports, run_before, run_whole
-from lazyflow.array.kernels.order import GROUP, merge_reduced
+from lazyflow.array.kernels.order import GROUP, Reduction, merge_parts
 from lazyflow.array.kernels.planning import BlockPass, BlockPlan, Shape, make_plan
-from lazyflow.array.kernels.program import KINDS, Lowered, Program, Reduction, Step, lower
+from lazyflow.array.kernels.program import Lowered, Program, Step, lower
 from lazyflow.recent import Recent
 from lazyflow.store.sizes import format_bytes
 
@@ -40,8 +39,9 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlo
 
     Examples
     --------
+    >>> from lazyflow.array.kernels.order import SUM
     >>> f8 = np.dtype("f8")
-    >>> program = Program((f8,), (), ((0, Reduction("sum", (0,), f8)),))
+    >>> program = Program((f8,), (), ((0, Reduction(SUM, (0,), f8)),))
     >>> report(program, [np.ones(1_000_000)])  # doctest: +NORMALIZE_WHITESPACE
     "0 operations and sum over 1,000,000 elements, 8 MB read: by NumPy's functions: no kernel yet:
     it has not been run over enough elements"
@@ -60,7 +60,7 @@ def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlo
 
 def _work(plan: BlockPlan, some: BlockPass) -> str:
     outputs = [plan.lowered.outputs[at] for at in some.outputs]
-    kinds = [output.reduction.kind for output in outputs if output.reduction is not None]
+    kinds = [out.reduction.kind.__name__ for out in outputs if out.reduction is not None]
     steps = len(some.steps)
     words = f"{steps} operation{'s' * (steps != 1)}"
     for kind in dict.fromkeys(kinds):
@@ -262,10 +262,11 @@ def run_program(
 
     Examples
     --------
+    >>> from lazyflow.array.kernels.order import SUM
     >>> from lazyflow.array.kernels.program import Step
     >>> f8 = np.dtype("f8")
     >>> square = Step(np.multiply, (0, 0), (f8, f8, f8))
-    >>> total = Reduction("sum", (0,), f8)
+    >>> total = Reduction(SUM, (0,), f8)
     >>> program = Program((f8,), (square,), ((1, None), (1, total)))
     >>> run_program(program, [np.arange(4.0)])
     [array([0., 1., 4., 9.]), array([14.])]
@@ -299,35 +300,35 @@ def merge(
     out
         None, or an array of as many elements that the result may be written into.
 
-    >>> total = Reduction("sum", (0,), np.dtype("f8"))
+    >>> from lazyflow.array.kernels.order import SUM
+    >>> total = Reduction(SUM, (0,), np.dtype("f8"))
     >>> merge(total, [np.array([1.0]), np.array([2.0]), np.array([4.0])])
     array([7.])
     """
-    if reduction.kind == "moments":
-        return order.merge_moments(parts)
-    if parts[0].size <= _PIECE or not 1 < len(parts) <= GROUP:
-        return merge_reduced(reduction, parts)
+    kind = reduction.kind
+    if kind.parts or parts[0].size <= _PIECE or not 1 < len(parts) <= GROUP:
+        return merge_parts(reduction, parts)
     into = {}
     if out is not None and out.flags.c_contiguous:
         into[0] = out.reshape(parts[0].shape)
-    zero = [np.zeros((), reduction.dtype)] if reduction.kind == "sum" else []  # 0 + -0.0 is 0.0
-    raised: Any = {kind: "raise" for kind, how in np.geterr().items() if how != "ignore"}
+    zero = [np.zeros((), reduction.dtype)] if kind.adds_to_zero else []
+    raised: Any = {name: "raise" for name, how in np.geterr().items() if how != "ignore"}
     mode = config.get("kernels") if reduction.dtype in SUPPORTED else "numpy"
     try:
         with np.errstate(**raised):
             program = _one_by_one(reduction, len(parts))
             return _run(program, [*zero, *parts], mode, None, into)[0]
     except FloatingPointError:
-        return merge_reduced(reduction, parts)  # which reports it
+        return merge_parts(reduction, parts)  # which reports it
 
 
 @lru_cache(128)
 def _one_by_one(reduction: Reduction, count: int) -> Program:
-    """Return the program that merges large partial results as `merge_reduced` does."""
+    """Return the program that merges large partial results as `merge_parts` does."""
     dtype = reduction.dtype
-    inputs = count + (reduction.kind == "sum")
+    inputs = count + reduction.kind.adds_to_zero
     steps = [
-        Step(KINDS[reduction.kind], (0 if n == 1 else inputs + n - 2, n), (dtype,) * 3)
+        Step(reduction.kind.ufunc, (0 if n == 1 else inputs + n - 2, n), (dtype,) * 3)
         for n in range(1, inputs)
     ]
     return Program((dtype,) * inputs, tuple(steps), ((2 * inputs - 2, None),))

@@ -18,7 +18,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from lazyflow import config
 from lazyflow.array.chunks import TASKS, Chunks, normalize_chunks
-from lazyflow.array.kernels.program import Reduction
+from lazyflow.array.kernels.order import Kind, Reduction
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
@@ -205,6 +205,14 @@ def _alike(nodes: Sequence[Expr]) -> list[Expr]:
     return [rechunk(x, nodes[0].chunks) for x in nodes]
 
 
+def parts_at_once(split_every: Any) -> int:
+    """Return how many parts one task merges, given a ``split_every=``."""
+    found = TOGETHER if split_every is None else operator.index(split_every)
+    if found < 2:
+        raise ValueError(f"split_every must be 2 or more; got {split_every!r}")
+    return found
+
+
 def kept_axes(ndim: int, axes: Sequence[int], keepdims: Any) -> Layout:
     """Return the layout of a reduction over axes."""
     found: list[int | tuple[int | None]] = []
@@ -214,6 +222,12 @@ def kept_axes(ndim: int, axes: Sequence[int], keepdims: Any) -> Layout:
         elif keepdims:
             found.append((1,))
     return tuple(found)
+
+
+def reduced_shape(node: Expr, axes: Sequence[int], keepdims: Any) -> tuple[int | None, ...]:
+    """Return the shape of a reduction over axes."""
+    layout = kept_axes(node.ndim, axes, keeps(keepdims))
+    return tuple([node.shape[each] if isinstance(each, int) else 1 for each in layout])
 
 
 def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
@@ -273,7 +287,7 @@ class Reduce(Expr):
 
     @property
     def name(self) -> str:
-        return str(getattr(self.finish, "__name__", self.reduction.kind))
+        return str((self.finish or self.reduction.kind).__name__)
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         raise TypeError(f"{self.name} has no blocks of its own: it is fused first")
@@ -333,7 +347,7 @@ class Reduced(Expr):
 
     @property
     def name(self) -> str:
-        return str(getattr(self.finish, "__name__", self.reduction.kind))
+        return str((self.finish or self.reduction.kind).__name__)
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (partials,) = self.inputs
@@ -369,9 +383,8 @@ class MergePartials(TreeReduction):
         self.dropped = tuple([axis for axis in reduction.axes if axis not in axes])
         self.new = tuple([None if axis < 0 else slice(None) for axis in axes])
         self.takes_out = finish is None
-        self.merge_name = f"{reduction.kind}-merge"
-        name = getattr(finish, "__name__", reduction.kind)
-        self.__name__ = self.merge_name if finish is None else name
+        self.merge_name = f"{reduction.kind.__name__}-merge"
+        self.__name__ = self.merge_name if finish is None else finish.__name__
 
     def merge(self, parts: Sequence[Any], out: Any = None) -> Any:
         from lazyflow.array.kernels.run import merge  # 25 ms: with the first kernel
@@ -394,42 +407,29 @@ def _dividing(quiet: bool) -> Any:
 
 @dataclass(frozen=True)
 class MeanOf:
-    """Divides a sum by the number of elements.
+    """Divides sums by how many elements they are of.
 
-    dtype, held
-        Of the result; of the array that has the sum before, if another than it is made in: `out`.
-    """
-
-    count: int
-    dtype: np.dtype[Any]
-    held: np.dtype[Any] | None = None
-    __name__ = "mean"
-
-    def __call__(self, total: Any) -> Any:
-        if self.count == 0:
-            warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-        total = np.asarray(total).astype(self.held or total.dtype, copy=False)
-        found = np.true_divide(total, np.intp(self.count))  # in the type that NumPy divides in
-        return np.asarray(found).astype(self.dtype, copy=False)
-
-
-@dataclass(frozen=True)
-class MeanOfTotals:
-    """Divides sums by their counts, element by element.
-
+    held
+        The dtype of the array that has the sum before, if another than it is made in: `out`.
+    count
+        How many they are; None: that is given with the sums, element by element.
     quiet
         What is divided by 0 is told by one warning, as in the versions that leave NaN out.
-    dtype, held
-        As of `MeanOf`.
     """
 
-    quiet: bool
     dtype: np.dtype[Any]
     held: np.dtype[Any] | None = None
-    __name__ = "divide"  # NumPy's warnings say so
+    count: int | None = None
+    quiet: bool = False
 
-    def __call__(self, total: Any, count: Any) -> Any:
-        if np.any(count == 0):
+    @property
+    def __name__(self) -> str:
+        return "divide" if self.count is None else "mean"  # as NumPy's warnings say
+
+    def __call__(self, total: Any, count: Any = None) -> Any:
+        if self.count is not None:
+            count = np.intp(self.count)  # of the type that NumPy divides by
+        if (count == 0).any():
             warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
         total = np.asarray(total).astype(self.held or total.dtype, copy=False)
         with _dividing(self.quiet):
@@ -454,10 +454,10 @@ class MeanOfMoments:
 
 @dataclass(frozen=True)
 class VarOf:
-    """Computes a variance, or its root, of moments.
+    """Computes a variance, or its root, of moments, or of squares and of how many they are.
 
     quiet
-        What is divided by 0 is told by one warning, as in the versions that leave NaN out.
+        As of `MeanOf`.
     """
 
     ddof: float
@@ -469,8 +469,9 @@ class VarOf:
     def __name__(self) -> str:
         return "std" if self.root else "var"
 
-    def __call__(self, moments: Any) -> Any:
-        count, _, squares = moments
+    def __call__(self, squares: Any, count: Any = None) -> Any:
+        if count is None:
+            count, _, squares = squares
         count = np.real(count)
         freedom = count - self.ddof
         if (freedom <= 0).any():
@@ -488,26 +489,12 @@ class VarOf:
         return np.asarray(np.sqrt(found)).astype(self.dtype, copy=False) if self.root else found
 
 
-@dataclass(frozen=True)
-class VarOfTotals:
-    """Computes what `VarOf` does of sums of squares and of how many they are."""
-
-    of_moments: VarOf
-
-    @property
-    def __name__(self) -> str:
-        return self.of_moments.__name__
-
-    def __call__(self, squares: Any, count: Any) -> Any:
-        return self.of_moments((count, None, squares))
-
-
 # -- the common part ----------------------------------------------------------------------------
 
 
 def reduced(
     node: Expr,
-    kind: str,
+    kind: Kind,
     axis: Any,
     keepdims: Any,
     dtype: Any,
@@ -524,11 +511,11 @@ def reduced(
     dtype = np.dtype(dtype)
     whole = without_empty(node, axes)
     inputs = (whole,) if mask is None else (whole, rechunk(mask, whole.chunks))
-    if axes or kind == "moments":
+    if axes or kind.parts:
         made: Expr = Reduce(inputs, Reduction(kind, axes, dtype), finish, np.dtype(result or dtype))
     else:
         made = elementwise.cast(node, dtype)
-        if kind == "sum" and dtype.kind in "fc":  # of which 0 + -0.0 is no negative zero
+        if kind.adds_to_zero and dtype.kind in "fc":
             (made,) = elementwise.ufunc(np.add, (made, elementwise.constant(0, dtype)))
         if finish is not None:
             made = elementwise.function(finish, (made,), result or dtype)

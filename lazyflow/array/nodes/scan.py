@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.kernels.order import neutral
-from lazyflow.array.kernels.program import Reduction, ScanOperation
+from lazyflow.array.kernels.order import LAST, Reduction, neutral
+from lazyflow.array.kernels.program import ScanOperation
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, rebuilt, same
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.reductions import Reduce
+from lazyflow.array.nodes.reductions import Reduce, without_empty
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named, writes_out
 from lazyflow.array.nodes.user_calls import PerBlock
@@ -111,7 +111,7 @@ class BlockEnds(Reduce):
     def __init__(self, inputs: tuple[Expr, ...], axis: int) -> None:
         dtype = inputs[0].dtype
         Expr.__init__(self, inputs, dtype, ends_of(inputs[0].chunks, axis))
-        self.reduction = Reduction("last", (axis,), dtype)
+        self.reduction = Reduction(LAST, (axis,), dtype)
         self.finish = None
 
 
@@ -219,12 +219,8 @@ def scan(
     node: Expr, ufunc: np.ufunc, axis: int, dtype: np.dtype[Any], parallel: bool = False
 ) -> Expr:
     """Return the scan of a node by an associative ufunc."""
-    sizes = node.chunks[axis]
-    if 0 in sizes:
-        whole = tuple([n for n in sizes if n != 0]) or (0,)
-        full = rechunk(node, (*node.chunks[:axis], whole, *node.chunks[axis + 1:]))
-        return rechunk(Scan((full,), ufunc, axis, dtype, parallel), node.chunks)
-    return Scan((node,), ufunc, axis, dtype, parallel)
+    full = without_empty(node, (axis,))
+    return rechunk(Scan((full,), ufunc, axis, dtype, parallel), node.chunks)
 
 
 def expand_scans(wanted: Sequence[Expr]) -> Sequence[Expr]:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks, coalesced, in_c_order
+from lazyflow.array.kernels.order import CHOSEN, Reduction
 from lazyflow.array.kernels.program import (
     CAST,
     WHERE,
     Program,
-    Reduction,
     ScanOperation,
     Step,
 )
@@ -127,7 +127,7 @@ class GroupProgram:
             len(bundle) == 1
             and not self.steps
             and not self.consts
-            and reduction.kind in ("sum", "prod", "min", "max", "fmin", "fmax")
+            and not reduction.kind.parts
             and reduction.dtype == inner.known_dtype
             and reduction.dtype.kind in "iufc"
             and all(set(inner.chunks[axis]) == {1} for axis in reduction.axes)
@@ -473,7 +473,7 @@ class _Fusion:
         inner = node.inputs[0]
         steps = GroupProgram(self.groups, self._bundle_key(node), self.new, inner)
         value, mask = map(steps.of, node.inputs)
-        reduction: Any = Reduction("chosen", tuple(range(inner.ndim)), inner.dtype)
+        reduction: Any = Reduction(CHOSEN, tuple(range(inner.ndim)), inner.dtype)
         output, why = (value, reduction._replace(mask=mask)), "it chooses elements of each block"
         made = steps.made((output,), node.dtype, steps.chunks, steps.chunks, "getitem", why)
         same_line(made, node)

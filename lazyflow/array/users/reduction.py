@@ -11,14 +11,12 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.functions.arguments import assign_out, broadcast_node
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.reductions import axes_of, without_empty
+from lazyflow.array.nodes.reductions import axes_of, parts_at_once, without_empty
 from lazyflow.array.nodes.user_calls import BLOCK, BlockCalls, BoundCall, InputBlocks, declared
 from lazyflow.array.users.block_layout import Labels, Sizes, input_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
-
-_TOGETHER = 16  # results that are combined by one call
 
 
 def reduction(
@@ -131,15 +129,9 @@ def _together(split_every: Any, axes: tuple[int, ...]) -> dict[int, int]:
     ({0: 4, 1: 4}, {0: 4})
     """
     if isinstance(split_every, Mapping):
-        found = {axis: operator.index(split_every.get(axis, 2)) for axis in axes}
-    else:
-        most = _TOGETHER if split_every is None else operator.index(split_every)
-        if most < 2:
-            raise ValueError(f"split_every must be 2 or more; got {split_every!r}")
-        found = {axis: max(int(most ** (1 / len(axes))), 2) for axis in axes}
-    if any(most < 2 for most in found.values()):
-        raise ValueError(f"split_every must be 2 or more; got {split_every!r}")
-    return found
+        return {axis: parts_at_once(split_every.get(axis, 2)) for axis in axes}
+    most = parts_at_once(split_every)
+    return {axis: max(int(most ** (1 / len(axes))), 2) for axis in axes}
 
 
 def _step(

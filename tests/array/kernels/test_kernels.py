@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run
 
 from lazyflow import config
-from lazyflow.array.kernels.program import WHERE, Program, Reduction, Step, TileFunction
+from lazyflow.array.kernels.order import ALL, KINDS, MAX, MOMENTS, SUM, Reduction
+from lazyflow.array.kernels.program import WHERE, Program, Step, TileFunction
 from lazyflow.array.kernels.run import merge, run_program
 
 
@@ -57,7 +58,7 @@ def test_reductions_over_all_axes_are_numpys_but_for_rounding(shape, dtype):
                 dtype_of = np.sum(values).dtype
             with np.errstate(all="ignore"):
                 expected = getattr(np, kind)(values, axis=axes, keepdims=True)
-                reduction = Reduction(kind, axes, dtype_of)
+                reduction = Reduction(KINDS[kind], axes, dtype_of)
                 got, same = run_program(
                     Program((values.dtype,), (), ((0, reduction), (0, None))), [values]
                 )
@@ -79,7 +80,7 @@ def test_sums_are_as_exact_as_numpys(n, dtype):
     rng = np.random.default_rng(n)
     for kind in (rng.standard_normal(n), 1e8 + rng.standard_normal(n), rng.random(n)):
         x = kind.astype(dtype)
-        program = Program((x.dtype,), (), ((0, Reduction("sum", (0,), x.dtype)),))
+        program = Program((x.dtype,), (), ((0, Reduction(SUM, (0,), x.dtype)),))
         got = float(run_program(program, [x])[0][0])
         bound = 4 * np.finfo(dtype).eps * float(np.abs(x).sum(dtype="f8"))
         assert abs(got - math.fsum(x.tolist())) <= bound
@@ -89,7 +90,7 @@ def test_sums_are_as_exact_as_numpys(n, dtype):
 @pytest.mark.parametrize("n", [1, 7, 8, 129, 2048])
 def test_sums_of_short_rows_are_numpys(n, dtype):
     x = (np.random.default_rng(n).standard_normal((50, 3, n)) * 100).astype(dtype)
-    program = Program((x.dtype,), (), ((0, Reduction("sum", (2,), x.dtype)),))
+    program = Program((x.dtype,), (), ((0, Reduction(SUM, (2,), x.dtype)),))
     same_values(run_program(program, [x])[0], x.sum(axis=2, keepdims=True))
 
 
@@ -98,7 +99,7 @@ def test_sums_of_short_rows_are_numpys(n, dtype):
 def test_sums_along_an_axis_are_as_exact(axis, dtype):
     shape = (100_000, 3) if axis == 0 else (3, 100_000)
     x = (np.random.default_rng(0).random(shape) + 100).astype(dtype)
-    program = Program((x.dtype,), (), ((0, Reduction("sum", (axis,), x.dtype)),))
+    program = Program((x.dtype,), (), ((0, Reduction(SUM, (axis,), x.dtype)),))
     got = run_program(program, [x])[0].reshape(3)
     for n, column in enumerate(np.moveaxis(x, axis, 0).T):
         exact = math.fsum(column.tolist())
@@ -114,7 +115,7 @@ def test_moments_are_count_mean_and_squares(shape, masked, dtype):
     mask = rng.random(shape) < 0.5 if masked else np.ones(shape, bool)
     wide = values.astype(np.result_type(dtype, "f8"))
     for axes in axes_of(shape):
-        reduction = Reduction("moments", axes, wide.dtype, 1 if masked else None)
+        reduction = Reduction(MOMENTS, axes, wide.dtype, 1 if masked else None)
         program = Program((values.dtype, B), (), ((0, reduction),))
         got = run_program(program, [values, mask])[0]
         count = mask.sum(axis=axes, keepdims=True)
@@ -130,7 +131,7 @@ def test_moments_are_count_mean_and_squares(shape, masked, dtype):
 def test_moments_of_infinite_and_missing_values_are_as_numpys_var():
     x = np.ones((300, 3))
     x[7, 1], x[5, 2] = np.inf, np.nan
-    program = Program((F8,), (), ((0, Reduction("moments", (0,), F8)),))
+    program = Program((F8,), (), ((0, Reduction(MOMENTS, (0,), F8)),))
     with np.errstate(invalid="ignore"):
         got = run_program(program, [x])[0][:, 0]
         np.testing.assert_array_equal(got[1], x.mean(0))
@@ -141,7 +142,7 @@ def test_moments_of_infinite_and_missing_values_are_as_numpys_var():
 def test_merged_parts_are_the_whole(kind):
     x = np.random.default_rng(0).integers(0, 9, (101, 7)).astype(F8)
     dtype = B if kind == "all" else F8
-    reduction = Reduction(kind, (0,), dtype)
+    reduction = Reduction(KINDS[kind], (0,), dtype)
     program = Program((F8,), (), ((0, reduction),))
     parts = [run_program(program, [x[n : n + 10]])[0] for n in range(0, 101, 10)]
     np.testing.assert_allclose(merge(reduction, parts), run_program(program, [x])[0], rtol=1e-13)
@@ -149,7 +150,7 @@ def test_merged_parts_are_the_whole(kind):
 
 
 def test_moments_of_nothing_change_nothing():
-    reduction = Reduction("moments", (0,), F8)
+    reduction = Reduction(MOMENTS, (0,), F8)
     program = Program((F8,), (), ((0, reduction),))
     with pytest.warns(RuntimeWarning, match="^invalid value encountered in subtract$"):
         some, none = (run_program(program, [np.full(n, np.inf)])[0] for n in (1, 0))
@@ -195,7 +196,7 @@ def test_errstate_decides_what_is_reported(n, capsys):
 
 
 def test_overflow_of_a_reduction_is_reported_as_numpys():
-    program = Program((F8,), (), ((0, Reduction("sum", (0,), F8)),))
+    program = Program((F8,), (), ((0, Reduction(SUM, (0,), F8)),))
     with pytest.warns(RuntimeWarning, match="^overflow encountered in reduce$"):
         assert run_program(program, [np.full(200_000, 1e308)])[0] == np.inf
 
@@ -219,10 +220,10 @@ def test_every_other_dtype_runs_too():
         ),
         (
             *((number, None) for number in range(6, 10)),
-            (6, Reduction("max", (0,), m)),
-            (1, Reduction("sum", (0,), t)),
-            (8, Reduction("sum", (0,), o)),
-            (10, Reduction("all", (0,), B)),
+            (6, Reduction(MAX, (0,), m)),
+            (1, Reduction(SUM, (0,), t)),
+            (8, Reduction(SUM, (0,), o)),
+            (10, Reduction(ALL, (0,), B)),
         ),
     )
     found = run_program(program, [days, spans, text, objects, records, objects % 2 == 0])

@@ -21,12 +21,11 @@ from lazyflow import config
 from lazyflow.array.kernels import run as run_module
 from lazyflow.array.kernels.native import compiler, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
-from lazyflow.array.kernels.order import PIECE
+from lazyflow.array.kernels.order import KINDS, LAST, MAX, MIN, MOMENTS, PIECE, SUM, Reduction
 from lazyflow.array.kernels.program import (
     CAST,
     WHERE,
     Program,
-    Reduction,
     ScanOperation,
     Step,
     TileFunction,
@@ -84,12 +83,12 @@ def random_outputs(rng, made):
     wide = dtype if dtype.kind == "f" else I8
     for kind, of in (("sum", wide), ("prod", wide), ("max", dtype), ("min", dtype), ("any", B)):
         if rng.random() < 0.3:
-            outputs.append((last, Reduction(kind, axes, of)))
+            outputs.append((last, Reduction(KINDS[kind], axes, of)))
     if rng.random() < 0.3:
         masks = [n for n, value in enumerate(made) if value.dtype == B]
         mask = masks[0] if masks and rng.random() < 0.5 else None
         of = dtype if dtype.kind == "f" else F8
-        outputs.append((last, Reduction("moments", axes, of, mask)))
+        outputs.append((last, Reduction(MOMENTS, axes, of, mask)))
     return outputs
 
 
@@ -105,7 +104,7 @@ def test_random_programs_give_the_bits_of_whole_blocks(seed, shape):
     by_numpy, by_kernel = both(program, blocks)
     if by_kernel is not None:
         for (_, reduction), got, expected in zip(program.outputs, by_kernel, by_numpy, strict=True):
-            if reduction is not None and reduction.kind in ("min", "max"):
+            if reduction is not None and reduction.kind in (MIN, MAX):
                 np.testing.assert_array_equal(got, expected)  # zeros may have either sign
                 continue
             same_values(got, expected)
@@ -135,7 +134,7 @@ def test_one_reduction_of_a_random_program_has_the_bits_of_whole_blocks(seed, sh
         return
     of = B if kind in ("any", "all") else dtype if dtype.kind == "f" or kind[-1] in "nx" else I8
     axes = tuple(np.flatnonzero(rng.random(len(shape)) < 0.6)) or (len(shape) - 1,)
-    reduced = Reduction(kind, tuple(map(int, axes)), of)
+    reduced = Reduction(KINDS[kind], tuple(map(int, axes)), of)
     program = Program(dtypes_of(blocks), tuple(steps), ((len(made) - 1, reduced),))
     with pytest.MonkeyPatch.context() as patch:
         if streams:  # as blocks of many megabytes are read
@@ -163,7 +162,7 @@ def test_blocks_of_rows_are_added_up_as_whole_blocks_are(blocks, kind, dtype):
         x = rng.standard_normal((outer, PIECE * blocks - rest)) * 3
         x = (1 + x / 1e6 if kind == "prod" else x).astype(dtype)
         x[0] = -0.0 if dtype.kind == "f" else 0
-        reduction = Reduction(kind, (1,), dtype)
+        reduction = Reduction(KINDS[kind], (1,), dtype)
         for steps, value in (((), 0), ((Step(np.multiply, (0, 0), (dtype,) * 3),), 1)):
             (expected,), (got,) = both(Program((dtype,), steps, ((value, reduction),)), [x])
             same_values(got, expected)
@@ -177,7 +176,7 @@ def test_blocks_of_rows_are_merged_as_whole_blocks_are(blocks, masked):
         x = rng.standard_normal((outer, PIECE * blocks - rest)) + 3
         mask = rng.random(x.shape) < 0.7
         mask[0, : 2 * PIECE] = False
-        reduction = Reduction("moments", (1,), F8, 1 if masked else None)
+        reduction = Reduction(MOMENTS, (1,), F8, 1 if masked else None)
         (expected,), (got,) = both(Program((F8, B), (), ((0, reduction),)), [x, mask])
         same_values(got, expected)
 
@@ -232,10 +231,10 @@ def test_scans_of_any_lines_with_what_reads_them(data):
     steps.append(Step(np.subtract, (3, 0), (dtype,) * 3))
     axes = tuple(sorted(data.draw(st.sets(st.integers(0, x.ndim - 1)))))
     wide = dtype if dtype.kind == "f" else I8
-    ends = Reduction("last", (axis + x.ndim,), dtype)  # which are those of the block alone
+    ends = Reduction(LAST, (axis + x.ndim,), dtype)  # which are those of the block alone
     outputs = data.draw(st.lists(st.sampled_from([
-        (3, ends), (3, None), (4, None), (3, Reduction("sum", axes, wide)),
-        (3, Reduction("max", axes, dtype)), (4, Reduction("moments", axes, F8)),
+        (3, ends), (3, None), (4, None), (3, Reduction(SUM, axes, wide)),
+        (3, Reduction(MAX, axes, dtype)), (4, Reduction(MOMENTS, axes, F8)),
     ]), min_size=1, max_size=4, unique=True))
     outputs.sort(key=lambda output: output[1] != ends)
     program = Program((dtype, dtype), tuple(steps), tuple(outputs))
@@ -243,7 +242,7 @@ def test_scans_of_any_lines_with_what_reads_them(data):
         by_numpy, by_kernel = both(program, [x, carry])
     assert (by_kernel is None) == (1 in operands and outputs[0][1] == ends and x.size > 1)
     for one, other, (_, how) in zip(by_numpy, by_kernel or by_numpy, outputs, strict=True):
-        if how is not None and how.kind == "max":
+        if how is not None and how.kind is MAX:
             np.testing.assert_array_equal(other, one)  # zeros may have either sign
         else:
             same_values(other, one)
@@ -261,7 +260,7 @@ def test_blocks_of_columns_are_merged_as_whole_blocks_are(blocks, kind):
         mask = rng.random(x.shape) < 0.7
         mask[:, :40, 1] = False
         masked = kind == "masked moments"
-        reduction = Reduction(kind.removeprefix("masked "), (1,), F8, 1 if masked else None)
+        reduction = Reduction(KINDS[kind.removeprefix("masked ")], (1,), F8, 1 if masked else None)
         program = Program((F8, B), (), ((0, reduction),))
         (expected,), (got,) = both(program, [x, mask])
         same_values(got, expected)
@@ -276,11 +275,11 @@ def test_moments_of_kernels_are_those_of_whole_blocks(shape, masked):
     x, mask = rng.standard_normal(shape), rng.random(shape) < 0.5
     for count in range(len(shape) + 1):
         for axes in itertools.combinations(range(len(shape)), count):
-            reduced = Reduction("moments", axes, F8, 1 if masked else None)
+            reduced = Reduction(MOMENTS, axes, F8, 1 if masked else None)
             program = Program(
                 (F8, B),
                 (binary(np.multiply, 0, 0),),
-                ((2, reduced), (2, Reduction("sum", axes, F8)), (2, None)),
+                ((2, reduced), (2, Reduction(SUM, axes, F8)), (2, None)),
             )
             by_numpy, by_kernel = both(program, [x, mask])
             for got, expected in zip(by_kernel, by_numpy, strict=True):
@@ -296,7 +295,7 @@ def test_extremes_that_are_zeros_of_both_signs_do_not_depend_on_the_way(shape, o
     steps = (binary(np.subtract, 0, 1, of), Step(np.negative, (2,), (of, of)))
     for count in range(len(shape) + 1):
         for axes in itertools.combinations(range(len(shape)), count):
-            outputs = [(n, Reduction(kind, axes, of)) for n in (2, 3) for kind in kinds]
+            outputs = [(n, Reduction(KINDS[kind], axes, of)) for n in (2, 3) for kind in kinds]
             program = Program((of, of), steps, tuple(outputs))
             by_numpy, by_kernel = both(program, [zeros, np.array(0, of)])
             for got, expected in zip(by_kernel, by_numpy, strict=True):
@@ -309,7 +308,7 @@ def test_a_kernel_that_sums_in_another_order_is_not_used(monkeypatch):
     monkeypatch.setattr(native_kernels, "_known", Recent(9))
     monkeypatch.setattr(llvm_reductions, "LEAF", 256)
     steps = (binary(np.subtract, 0, 1), binary(np.multiply, 2, 1), binary(np.divide, 3, 0))
-    program = Program((F8, F8), steps, ((4, Reduction("sum", (1,), F8)),))
+    program = Program((F8, F8), steps, ((4, Reduction(SUM, (1,), F8)),))
     blocks = [np.random.default_rng(at).random((20, 3000)) for at in range(2)]
     with config.set(kernels="native"), pytest.raises(RuntimeError, match="other bits than NumPy's"):
         run(program, blocks)
@@ -329,7 +328,7 @@ def test_what_is_only_reduced_has_the_same_bits_wherever_it_lies(of, shape, cut)
         kinds += ["moments"] * (of == F8)
         for count in range(len(shape) + 1):
             for axes in itertools.combinations(range(len(shape)), count):
-                outputs = tuple((0, Reduction(kind, axes, of)) for kind in kinds)
+                outputs = tuple((0, Reduction(KINDS[kind], axes, of)) for kind in kinds)
                 with np.errstate(all="ignore"):
                     by_numpy, by_kernel = both(Program((of,), (), outputs), [block])
                 for got, expected in zip(by_kernel, by_numpy, strict=True):
@@ -340,7 +339,7 @@ def test_what_is_only_reduced_has_the_same_bits_wherever_it_lies(of, shape, cut)
 SQUARED = Program(
     (F8, F8),
     (binary(np.multiply, 0, 0), binary(np.add, 2, 1)),
-    ((3, None), (3, Reduction("sum", (0, 1, 2), F8))),
+    ((3, None), (3, Reduction(SUM, (0, 1, 2), F8))),
 )
 
 
@@ -436,7 +435,7 @@ def test_one_operation_on_halves_gains_by_a_kernel():
     assert "no kernel yet" in report(program, [np.ones(100_000, "f2")] * 2)
     exp = Program((f2,), (Step(np.exp, (0,), (f2, f2)),), ((1, None),))
     assert "as fast" in report(exp, [np.ones(100_000, "f2")])
-    total = Program((f2,), (binary(np.add, 0, 0, f2),), ((1, Reduction("sum", (0,), f2)),))
+    total = Program((f2,), (binary(np.add, 0, 0, f2),), ((1, Reduction(SUM, (0,), f2)),))
     assert "float16 is reduced by NumPy" in report(total, [np.ones(100_000, "f2")])
 
 
@@ -450,7 +449,7 @@ def test_functions_take_short_rows_and_rests_as_whole_vectors(n):
     exp, f4 = Step(np.exp, (0,), (F4, F4)), Step(CAST, (1,), (I1, F4))
     less = Step(np.less, (2, 4), (F4, F4, B))
     mixed = Step(np.add, (3, 4), (F4, F4, F4))
-    outputs = (6, None), (5, None), (6, Reduction("sum", (0,), F4))
+    outputs = (6, None), (5, None), (6, Reduction(SUM, (0,), F4))
     program = Program((F4, I1, F4), (exp, f4, less, mixed), outputs)
     rng = np.random.default_rng(n)
     x = rng.normal(size=(70, 2 * n)).astype(F4)[:, ::2]
@@ -469,7 +468,7 @@ def test_rows_that_are_shorter_than_a_vector_go_through_numpys_functions_where_o
 
 def test_a_chain_may_be_long():
     steps = tuple(binary(np.add, n, 0) for n in range(2000))
-    program = Program((F8,), steps, ((2000, None), (2000, Reduction("moments", (0,), F8))))
+    program = Program((F8,), steps, ((2000, None), (2000, Reduction(MOMENTS, (0,), F8))))
     x = np.arange(1000.0)
     for values, moments in both(program, [x]):
         same_values(values, x * 2001)
@@ -555,7 +554,7 @@ def test_comparisons_with_nan_are_silent_and_need_no_second_run(ufunc, monkeypat
     count = ufunc.nin
     of = F8 if ufunc in (np.maximum, np.minimum) else B
     step = Step(ufunc, tuple(range(count)), (F8,) * count + (of,))
-    program = Program((F8,) * count, (step,), ((count, None), (count, Reduction("max", (0,), of))))
+    program = Program((F8,) * count, (step,), ((count, None), (count, Reduction(MAX, (0,), of))))
     from lazyflow.array.kernels import run as module
 
     def refused(*given):
@@ -592,7 +591,7 @@ def test_a_block_that_raises_is_not_run_again_whole(shape, monkeypatch):
     x.flat[x.size // 200], x.flat[x.size // 100] = 0, -1
     y = np.full(shape[-1:], 3.0)
     steps = (binary(np.divide, 1, 0), Step(np.sqrt, (2,), (F8, F8)), binary(np.add, 3, 2))
-    program = Program((F8, F8), steps, ((4, None), (3, Reduction("max", (0,), F8))))
+    program = Program((F8, F8), steps, ((4, None), (3, Reduction(MAX, (0,), F8))))
     words = ["divide by zero encountered in divide", "invalid value encountered in sqrt"]
     assert said(program, [x, y]) == words
     calls = []
@@ -614,14 +613,14 @@ def test_a_block_that_raises_is_not_run_again_whole(shape, monkeypatch):
 def test_what_only_reductions_raise_is_reported():
     x = np.full(90_000, 1e306)
     steps = (binary(np.add, 0, 0), binary(np.divide, 2, 1))
-    program = Program((F8, F8), steps, ((2, Reduction("sum", (0,), F8)), (3, None)))
+    program = Program((F8, F8), steps, ((2, Reduction(SUM, (0,), F8)), (3, None)))
     zero = np.where(np.arange(x.size) == 9, 0.0, 1.0)
     assert said(program, [x, zero]) == ["divide by zero encountered in divide",
                                         "overflow encountered in reduce"]
 
 
 def test_overflow_of_a_sum_is_reported_once():
-    program = Program((F8,), (binary(np.add, 0, 0),), ((1, Reduction("sum", (0,), F8)),))
+    program = Program((F8,), (binary(np.add, 0, 0),), ((1, Reduction(SUM, (0,), F8)),))
     assert said(program, [np.full(200_000, 1e305)]) == ["overflow encountered in reduce"]
 
 
@@ -633,7 +632,7 @@ SIX = Program(
         binary(np.divide, 0, 3),
         binary(np.add, 5, 6),
     ),
-    ((7, Reduction("sum", (0,), F8)),),
+    ((7, Reduction(SUM, (0,), F8)),),
 )
 BLOCKS = [*np.random.default_rng(1).standard_normal((2, 1_000_000)), *map(np.array, (0.5, 3.0))]
 
@@ -646,7 +645,7 @@ def fresh():
     steps = list(SIX.steps)
     for _ in range(next(_made)):
         steps.append(binary(np.multiply, 3 + len(steps), 2))
-    return SIX._replace(steps=tuple(steps), outputs=((3 + len(steps), Reduction("sum", (0,), F8)),))
+    return SIX._replace(steps=tuple(steps), outputs=((3 + len(steps), Reduction(SUM, (0,), F8)),))
 
 
 def test_kernels_are_compiled_behind_blocks_that_go_on_by_numpy():
@@ -664,7 +663,7 @@ def test_a_large_block_waits_for_its_kernel():
     steps = list(fresh().steps)
     while len(steps) < 10:
         steps.append(binary(np.multiply, 3 + len(steps), 2))
-    outputs = ((3 + len(steps), Reduction("sum", (0,), F8)),)
+    outputs = ((3 + len(steps), Reduction(SUM, (0,), F8)),)
     program = SIX._replace(steps=tuple(steps), outputs=outputs)
     x = np.random.default_rng(0).random(4_000_000)
     run_program(program, [x, x, *BLOCKS[2:]])
@@ -749,11 +748,12 @@ import lazyflow.array as la
 from lazyflow import config
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native import kernels as native_kernels
-from lazyflow.array.kernels.program import Program, Reduction, Step
+from lazyflow.array.kernels.order import SUM, Reduction
+from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.kernels.run import run_program
 F8 = np.dtype("f8")
 steps = (Step(np.multiply, (0, 0), (F8,) * 3), Step(np.arcsinh, (1,), (F8, F8)))
-program = Program((F8,), steps, ((2, Reduction("sum", (0,), F8)),))
+program = Program((F8,), steps, ((2, Reduction(SUM, (0,), F8)),))
 kernels = []
 make = compiler._make
 def seen(engine, kernel, folder):
@@ -885,14 +885,15 @@ import atexit
 import numpy as np
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native import kernels as native_kernels
-from lazyflow.array.kernels.program import Program, Reduction, Step
+from lazyflow.array.kernels.order import MAX, Reduction
+from lazyflow.array.kernels.program import Program, Step
 from lazyflow.array.kernels.run import run_program, wait_compiled
 F8 = np.dtype("f8")
 x = np.arange(100_000.0)
 def run(times):
     operands = [(n, 0) for n in range(times)]
     steps = tuple(Step(np.add, pair, (F8,) * 3) for pair in operands)
-    program = Program((F8,), steps, ((times, Reduction("max", (0,), F8)),))
+    program = Program((F8,), steps, ((times, Reduction(MAX, (0,), F8)),))
     for _ in range(30):
         found = run_program(program, [x])
     return found[0][0] == (times + 1) * x[-1]

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.indexing.masks import places_of
@@ -28,8 +27,7 @@ def argwhere(a: ArrayLike) -> Array:
            [1, 1],
            [2, 2]])
     """
-    mask = _mask(a)
-    known(mask)
+    mask = _mask(a).with_known_sizes()
     if not mask.ndim:
         return argwhere(mask[None])[:, :0]
     places = Array(places_of(mask.expr))[:, None]
@@ -64,8 +62,7 @@ def flatnonzero(a: ArrayLike) -> Array:
     >>> la.flatnonzero(la.arange(6, chunks=2) % 2).compute()
     array([1, 3, 5])
     """
-    mask = _mask(a)
-    known(mask)
+    mask = _mask(a).with_known_sizes()
     if not mask.ndim:
         mask = mask[None]
     return Array(places_of(mask.expr))

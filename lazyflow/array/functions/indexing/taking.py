@@ -92,8 +92,7 @@ def take(
     >>> la.take(la.arange(0, 50, 10, chunks=2), [4, 0, 1]).compute()
     array([40,  0, 10])
     """
-    x = as_1d(a, axis)
-    known(x)
+    x = as_1d(a, axis).with_known_sizes()
     at = np.asarray(indices)
     if at.dtype.kind not in "iub" and at.size:
         np.zeros(1).take(np.zeros(1, at.dtype))  # refuses, in its words
@@ -175,8 +174,7 @@ def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None
     >>> la.delete(la.arange(5, chunks=2), [0, 3]).compute()
     array([1, 2, 4])
     """
-    x = as_array(arr)
-    known(x)
+    x = as_array(arr).with_known_sizes()
     if axis is None:
         x, axis = flat(x), 0
     axis = axis_of(axis, x.ndim)
@@ -218,8 +216,7 @@ def insert(
     >>> la.insert(la.arange(4, chunks=2), 2, [7, 8]).compute()
     array([0, 1, 7, 8, 2, 3])
     """
-    x = as_array(arr)
-    known(x)
+    x = as_array(arr).with_known_sizes()
     if axis is None:
         x, axis = flat(x), 0
     axis = axis_of(axis, x.ndim)
@@ -333,8 +330,7 @@ def triu(m: ArrayLike, k: int = 0) -> Array:
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Array:
-    x = as_array(m)
-    known(x)
+    x = as_array(m).with_known_sizes()
     if x.ndim == 1:  # as NumPy: each row is the array
         x = broadcast_to(x, (x.shape[0], x.shape[0]))
     if x.ndim < 2:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.creation import full, zeros
 from lazyflow.array.functions.elementwise import around, where
@@ -48,8 +47,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     (((5, 3),), array([2, 1, 0, 1, 2, 3, 4, 3]))
     """
     value = _option(mode, kwargs)
-    x = as_array(array)
-    known(x)
+    x = as_array(array).with_known_sizes()
     widths = _widths(pad_width, x.ndim)
     if not x.size and mode not in ("constant", "empty"):
         return _of_nothing(x, widths)

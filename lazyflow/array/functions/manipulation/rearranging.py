@@ -114,8 +114,7 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
     >>> la.roll(la.arange(5, chunks=2), 2).compute()
     array([3, 4, 0, 1, 2])
     """
-    x = as_array(a)
-    known(x)
+    x = as_array(a).with_known_sizes()
     if axis is None:
         return roll(ravel(x), shift, 0).reshape(x.shape)
     axes = normalize_axis_tuple(axis, x.ndim, allow_duplicate=True)
@@ -187,8 +186,7 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
            [1, 2, 1, 2]])
     """
     counts = lengths_of(reps)
-    x = as_array(A)
-    known(x)
+    x = as_array(A).with_known_sizes()
     if x.ndim < len(counts):
         x = x[(None,) * (len(counts) - x.ndim)]
     counts = (1,) * (x.ndim - len(counts)) + counts
@@ -318,8 +316,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
     >>> la.trim_zeros(la.from_array([0, 0, 1, 0, 2, 0], chunks=3)).compute()
     array([1, 0, 2])
     """
-    x = as_array(filt)
-    known(x)
+    x = as_array(filt).with_known_sizes()
     ends = trim.lower()
     if ends not in ("fb", "bf", "f", "b"):
         raise ValueError(f"unexpected character(s) in `trim`: {ends!r}")

@@ -10,9 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
-from lazyflow.array.functions.arguments import ArrayLike, as_result, broadcast_node, check_out
+from lazyflow.array.core import Array
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    as_array,
+    as_result,
+    broadcast_node,
+    check_out,
+)
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.reductions import (
@@ -21,6 +26,7 @@ from lazyflow.array.nodes.reductions import (
     count_over,
     keeps,
     kept_axes,
+    reduced_shape,
     tree,
     without_empty,
 )
@@ -102,8 +108,7 @@ class ArgExtreme(TreeReduction):
 def _arg(
     func: Any, a: Any, axis: Any, out: Any, keepdims: Any, fill: float | None = None
 ) -> Array:
-    known(a)
-    node = as_node(a)
+    node = as_array(a).with_known_sizes().expr
     if axis is not None:
         axis = operator.index(axis)
     axes = axes_of(axis, node.ndim)
@@ -116,10 +121,7 @@ def _arg(
         raise ValueError(f"attempt to get {func.__name__} of an empty sequence")
     if axis is not None and 0 in node.shape:
         at: Expr = constant(0, np.intp)
-        shape = [1 if k == axis else n for k, n in enumerate(node.shape)]
-        if not keeps(keepdims):
-            del shape[axis]
-        return as_result(broadcast_node(at, tuple(shape)), out, "unsafe")
+        return as_result(broadcast_node(at, reduced_shape(node, axes, keepdims)), out, "unsafe")
     node = without_empty(node, axes)
     whole: Any = () if axis is not None else node.shape
     op = ArgExtreme(func, axis, whole, keeps(keepdims), fill)

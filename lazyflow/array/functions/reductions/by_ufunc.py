@@ -164,8 +164,7 @@ def ufunc_accumulate(
     """
     if method not in ("sequential", "blelloch"):
         raise ValueError(f"method must be 'sequential' or 'blelloch'; got {method!r}")
-    x = as_array(array)
-    known(x)
+    x = as_array(array).with_known_sizes()
     node = x.expr
     if node.ndim == 0:
         raise TypeError("cannot accumulate on a scalar")

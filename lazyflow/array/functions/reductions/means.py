@@ -22,6 +22,7 @@ from lazyflow.array.functions.arguments import (
 )
 from lazyflow.array.functions.reductions.objects import is_objects, of_objects
 from lazyflow.array.functions.reductions.totals import dtype_of_time, sum
+from lazyflow.array.kernels.order import MOMENTS, SUM
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.elementwise import constant
@@ -29,9 +30,7 @@ from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.reductions import (
     MeanOf,
     MeanOfMoments,
-    MeanOfTotals,
     VarOf,
-    VarOfTotals,
     axes_of,
     count_over,
     reduced,
@@ -79,7 +78,7 @@ def mean_of(
     node: Expr, mask: Expr | None, axis: Any, dtype: Any, keepdims: Any, quiet: bool = False,
     out: Any = None,
 ) -> Expr:
-    """Return the mean of what counts of a node; `quiet` as of `MeanOfTotals`.
+    """Return the mean of what counts of a node; `quiet` as of `MeanOf`.
 
     out
         Where it will be: as in NumPy, the sum is in it before it is divided.
@@ -96,12 +95,12 @@ def mean_of(
     elif many is None and (inner.kind not in "fc" or held is not None):  # which are no moments
         counted = broadcast_node(constant(1, int), node.shape)
     if counted is not None:
-        total = reduced(node, "sum", axis, keepdims, inner)
-        count = reduced(counted, "sum", axis, keepdims, int)
-        return elementwise.function(MeanOfTotals(quiet, result, held), (total, count), result)
+        total = reduced(node, SUM, axis, keepdims, inner)
+        count = reduced(counted, SUM, axis, keepdims, int)
+        return elementwise.function(MeanOf(result, held, None, quiet), (total, count), result)
     if many is None:
-        return reduced(node, "moments", axis, keepdims, inner, result, MeanOfMoments(result))
-    return reduced(node, "sum", axis, keepdims, inner, result, MeanOf(many, result, held))
+        return reduced(node, MOMENTS, axis, keepdims, inner, result, MeanOfMoments(result))
+    return reduced(node, SUM, axis, keepdims, inner, result, MeanOf(result, held, many))
 
 
 #: NumPy's functions by whether the root is taken, and NaN are left out.
@@ -140,7 +139,7 @@ def variance_of(
     if inner.kind == "f" and node.dtype.kind in "iuf":  # elements that a smaller type does not have
         inner = np.result_type(inner, node.dtype)
     finish = VarOf(ddof, root, quiet, result)
-    made = reduced(node, "moments", axis, keepdims, inner, result, finish, mask)
+    made = reduced(node, MOMENTS, axis, keepdims, inner, result, finish, mask)
     return as_result(made, out, "unsafe")
 
 
@@ -155,9 +154,9 @@ def _in_whole_numbers(
     counted = broadcast_node(constant(True), node.shape) if mask is None else mask
     if mask is not None:
         squares = elementwise.where(mask, squares, constant(0, squares.dtype))
-    total = reduced(squares, "sum", axis, keepdims, dtype)
-    count = reduced(counted, "sum", axis, keepdims, int)
-    return elementwise.function(VarOfTotals(finish), (total, count), finish.dtype)
+    total = reduced(squares, SUM, axis, keepdims, dtype)
+    count = reduced(counted, SUM, axis, keepdims, int)
+    return elementwise.function(finish, (total, count), finish.dtype)
 
 
 def var(

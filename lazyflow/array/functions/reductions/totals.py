@@ -23,12 +23,11 @@ from lazyflow.array.functions.arguments import (
 )
 from lazyflow.array.functions.reductions.by_ufunc import dtype_with_out, ufunc_reduce
 from lazyflow.array.functions.reductions.objects import is_objects, total_of_objects
+from lazyflow.array.kernels.order import ALL, ANY, MAX, MIN, PROD, SUM, Kind
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.reductions import axes_of, count_over, keeps, reduced
-from lazyflow.array.nodes.selection import Selection
-from lazyflow.array.nodes.views import view
+from lazyflow.array.nodes.reductions import axes_of, count_over, reduced, reduced_shape
 
 
 def dtype_of_time(function: Any, node: Expr, dtype: Any) -> np.dtype[Any] | None:
@@ -60,7 +59,7 @@ def sum(
     >>> la.sum(x).compute(), la.sum(x, axis=0).chunks
     (np.float64(24.0), ((3, 3),))
     """
-    return _total("sum", np.add, 0, a, axis, dtype, out, keepdims, initial, where)
+    return _total(SUM, a, axis, dtype, out, keepdims, initial, where)
 
 
 def prod(
@@ -73,16 +72,16 @@ def prod(
     >>> la.prod(la.arange(1, 6, chunks=2)).compute()
     np.int64(120)
     """
-    return _total("prod", np.multiply, 1, a, axis, dtype, out, keepdims, initial, where)
+    return _total(PROD, a, axis, dtype, out, keepdims, initial, where)
 
 
 def _total(
-    kind: str, ufunc: np.ufunc, neutral: int, a: Any, axis: Any, dtype: Any, out: Any,
-    keepdims: Any, initial: Any, where: Any,
+    kind: Kind, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any,
 ) -> Array:
     node, mask = node_and_mask(a, where)
+    ufunc = kind.ufunc
     if is_objects(a, dtype):
-        func = getattr(np, kind)
+        func = np.sum if kind is SUM else np.prod
         return total_of_objects(func, ufunc, a, axis, out, keepdims, initial, where)
     if initial is None:  # as in NumPy, no identity then
         known(a, where)
@@ -93,10 +92,10 @@ def _total(
         _sum_dtype(node.dtype) if dtype is None else np.dtype(dtype)
     )
     # of products infinite parts depend on the order, and of what starts at -0.0 the sign of 0
-    if (kind == "prod" and dtype.kind == "c") or (kind == "sum" and _is_minus_0(initial, dtype)):
+    if (kind is PROD and dtype.kind == "c") or (kind is SUM and _is_minus_0(initial, dtype)):
         return ufunc_reduce(ufunc, Array(node), axis, dtype, out, keepdims, initial, where)
     if mask is not None:
-        node = elementwise.where(mask, node, constant(neutral, node.dtype))
+        node = elementwise.where(mask, node, constant(ufunc.identity, node.dtype))
     made = reduced(node, kind, axis, keepdims, dtype)
     if initial is not MISSING and initial is not None:
         (made,) = elementwise.ufunc(ufunc, (made, constant(initial, dtype)))
@@ -129,7 +128,7 @@ def max(
     >>> la.max(la.asarray([[1, 5], [7, 2]]), axis=0).compute()
     array([7, 5])
     """
-    return extreme("max", np.maximum, a, axis, out, keepdims, initial, where)
+    return extreme(MAX, np.maximum, a, axis, out, keepdims, initial, where)
 
 
 amax = max
@@ -148,17 +147,17 @@ def min(
     >>> la.min(x).compute(), la.min(x, initial=0).compute()
     (np.int64(1), np.int64(0))
     """
-    return extreme("min", np.minimum, a, axis, out, keepdims, initial, where)
+    return extreme(MIN, np.minimum, a, axis, out, keepdims, initial, where)
 
 
 amin = min
 
 
 def extreme(
-    kind: str, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any,
+    kind: Kind, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any,
     where: Any,
 ) -> Array:
-    """Return what a ufunc that gives one of its operands makes of the elements over axes."""
+    """Return an extreme over axes, of a kind; it is NumPy's reduction by this ufunc."""
     known(a, where)  # a block without elements has no largest one
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
@@ -175,13 +174,8 @@ def extreme(
     if mask is not None:
         node = elementwise.where(mask, node, constant(initial, node.dtype))
     if count == 0 and axes:
-        shape = [1 if k in axes else n for k, n in enumerate(node.shape)]
-        made = broadcast_node(constant(initial, node.dtype), tuple(shape))
-        picks = tuple([0 if k in axes else None for k in range(node.ndim)])
-        if not keeps(keepdims):
-            kept = tuple([k for k in range(node.ndim) if k not in axes])
-            made = view(made, Selection(picks, kept))
-        return as_result(made, out, "unsafe")
+        shape = reduced_shape(node, axes, keepdims)
+        return as_result(broadcast_node(constant(initial, node.dtype), shape), out, "unsafe")
     made = reduced(node, kind, axes, keepdims, node.dtype)
     if has_initial:
         (made,) = elementwise.ufunc(ufunc, (made, constant(initial, node.dtype)))
@@ -198,7 +192,7 @@ def any(
     >>> la.any(la.asarray([[True, False], [False, False]]), axis=1).compute()
     array([ True, False])
     """
-    return _truth("any", False, a, axis, out, keepdims, where)
+    return _truth(ANY, a, axis, out, keepdims, where)
 
 
 def all(
@@ -211,16 +205,14 @@ def all(
     >>> la.all(la.arange(4, chunks=2) < 4).compute()
     np.True_
     """
-    return _truth("all", True, a, axis, out, keepdims, where)
+    return _truth(ALL, a, axis, out, keepdims, where)
 
 
-def _truth(
-    kind: str, neutral: bool, a: Any, axis: Any, out: Any, keepdims: Any, where: Any
-) -> Array:
+def _truth(kind: Kind, a: Any, axis: Any, out: Any, keepdims: Any, where: Any) -> Array:
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, bool)
     if mask is not None:
-        node = elementwise.where(mask, node, constant(neutral, bool))
+        node = elementwise.where(mask, node, constant(kind.ufunc.identity, bool))
     return as_result(reduced(node, kind, axis, keepdims, bool), out, "unsafe")
 
 

@@ -23,6 +23,7 @@ from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
 from lazyflow.array.functions.reductions.means import mean_of, variance_of
 from lazyflow.array.functions.reductions.objects import is_objects, of_objects, total_of_objects
 from lazyflow.array.functions.reductions.totals import extreme, prod, sum
+from lazyflow.array.kernels.order import FMAX, FMIN, MAX, MIN, Kind
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
@@ -162,7 +163,7 @@ def nanmax(
     >>> la.nanmax(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
     np.float64(3.0)
     """
-    return _nan_extreme("fmax", np.fmax, a, axis, out, keepdims, initial, where)
+    return _nan_extreme(FMAX, a, axis, out, keepdims, initial, where)
 
 
 def nanmin(
@@ -175,13 +176,13 @@ def nanmin(
     >>> la.nanmin(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
     np.float64(1.0)
     """
-    return _nan_extreme("fmin", np.fmin, a, axis, out, keepdims, initial, where)
+    return _nan_extreme(FMIN, a, axis, out, keepdims, initial, where)
 
 
 def _nan_extreme(
-    kind: str, ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any,
-    initial: Any, where: Any,
+    kind: Kind, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> Array:
+    ufunc = kind.ufunc
     known(a, where)
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
@@ -193,11 +194,12 @@ def _nan_extreme(
     if node.dtype.kind == "O":
         has_initial = initial is not MISSING and initial is not None
         check_elements(ufunc, has_initial, mask, count_over(node, axes_of(axis, node.ndim)))
-        func = np.nanmax if ufunc is np.fmax else np.nanmin
+        func = np.nanmax if kind is FMAX else np.nanmin
         options = {"initial": initial} if has_initial else {}
         return of_objects(func, a, axis, out, keepdims, where, **options)
     if node.dtype.kind != "f":
-        return extreme(kind[1:], ufunc, Array(node), axis, out, keepdims, initial, where)
+        kind = MAX if kind is FMAX else MIN
+        return extreme(kind, ufunc, Array(node), axis, out, keepdims, initial, where)
     found = extreme(kind, ufunc, Array(node), axis, None, keepdims, initial, where)
     made = elementwise.function(_warn_of_nan, (found.expr,), found.dtype)
     return as_result(made, out, "unsafe")

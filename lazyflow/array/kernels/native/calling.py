@@ -15,18 +15,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.kernels import order
 from lazyflow.array.kernels.draws.draw import DrawnBlock, made
 from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native.llvm_scans import scan_numbers
 from lazyflow.array.kernels.native.llvm_text import LINE
-from lazyflow.array.kernels.order import GROUP, PIECE, Form, from_blocks, kept_shape, rounds
+from lazyflow.array.kernels.order import (
+    CHOSEN,
+    GROUP,
+    LAST,
+    PIECE,
+    Form,
+    Kind,
+    from_blocks,
+    kept_shape,
+    reduces,
+    rounds,
+)
 from lazyflow.array.kernels.planning import (
     ANY,
     DRAWN,
     FLAT,
     LINES,
-    ON_THE_WAY,
     SAME,
     UNIT,
     BlockPass,
@@ -181,12 +190,12 @@ class PassCall:
         self._place_results(plan, some, kinds)
         self._place_states(plan, some, kinds)
         self.chosen = {
-            n: self._piece(8) for n, kind in enumerate(kinds) if kind == "chosen"
+            n: self._piece(8) for n, kind in enumerate(kinds) if kind is CHOSEN
         }
         #: The shapes of results that no further round follows.
         self.shapes = {
             n: _final(plan, some.outputs[n]) for n, kind in enumerate(kinds)
-            if kind and kind not in ON_THE_WAY
+            if reduces(kind)
         }
         self.finished = None not in self.shapes.values()
         part = 0
@@ -203,7 +212,9 @@ class PassCall:
         self.room += -(-size // LINE) * LINE
         return place
 
-    def _place_results(self, plan: BlockPlan, some: BlockPass, kinds: Sequence[str]) -> None:
+    def _place_results(
+        self, plan: BlockPlan, some: BlockPass, kinds: Sequence[Kind | None]
+    ) -> None:
         """Find places for what is written, and for what is made of that.
 
         `written` has for each output what makes its array, or where it lies; `merged`, by outputs,
@@ -214,29 +225,29 @@ class PassCall:
         self.merged: dict[int, Maker] = {}
         for n, (at, kind) in enumerate(zip(some.outputs, kinds, strict=True)):
             dtype, form = _dtype(plan, at), some.form
-            parts = 3 if kind == "moments" else 1
-            if form is None or not kind or kind in ON_THE_WAY:
+            if form is None or kind is None or kind.on_the_way:
                 self.written.append(partial(np.empty, _shape(plan, some, at), dtype))
                 continue
             if form.inner > 1:
                 self.written.append(partial(np.empty, _shape(plan, some, at), dtype))
-            elif kind == "moments":
+            elif kind.rows_in_tree:
                 mask = plan.lowered.outputs[at].mask
-                self.written.append(partial(order.new_moments, form, dtype, mask is not None))
+                self.written.append(partial(kind.new_partial, form, dtype, mask is not None))
             else:
                 self.written.append(self._piece(prod(form.partial) * dtype.itemsize))
-            if form.inner > 1 or kind == "moments":
-                size = _rows_of_ring(form) * parts * form.inner * dtype.itemsize
+            if form.inner > 1 or kind.rows_in_tree:
+                size = _rows_of_ring(form) * prod(kind.parts) * form.inner * dtype.itemsize
                 self.rings.append(self._piece(size))
             if form.inner == 1:
-                shape = (*(3,) * (kind == "moments"), form.outer, 1, 1)
-                self.merged[n] = partial(np.empty, shape, dtype)
+                self.merged[n] = partial(np.empty, (*kind.parts, form.outer, 1, 1), dtype)
 
-    def _place_states(self, plan: BlockPlan, some: BlockPass, kinds: Sequence[str]) -> None:
+    def _place_states(
+        self, plan: BlockPlan, some: BlockPass, kinds: Sequence[Kind | None]
+    ) -> None:
         """Find places for the states of scans: the number of the output that is one, or a place."""
         ends = {
             plan.lowered.outputs[at].value: n for n, at in enumerate(some.outputs)
-            if kinds[n] == "last"
+            if kinds[n] is LAST
         }
         self.ends: list[int | None] = [ends.get(step.results[0]) for step in some.scans]
         self.states = [
@@ -307,10 +318,10 @@ def _shrunk(array: np.ndarray, count: int) -> np.ndarray:
     return array
 
 
-def _kind(plan: BlockPlan, at: int) -> str:
-    """Return the kind of an output's reduction; empty if it is not reduced."""
+def _kind(plan: BlockPlan, at: int) -> Kind | None:
+    """Return the kind of an output's reduction; None if it is not reduced."""
     reduction = plan.lowered.outputs[at].reduction
-    return "" if reduction is None else reduction.kind
+    return None if reduction is None else reduction.kind
 
 
 def _dtype(plan: BlockPlan, at: int) -> np.dtype[Any]:
@@ -323,8 +334,7 @@ def _final(plan: BlockPlan, at: int) -> tuple[int, ...] | None:
     reduction = plan.lowered.outputs[at].reduction
     if reduction is None or len(rounds(plan.shape, reduction.axes)) > 1:
         return None
-    parts = (3,) if reduction.kind == "moments" else ()
-    return (*parts, *kept_shape(plan.shape, reduction.axes))
+    return (*reduction.kind.parts, *kept_shape(plan.shape, reduction.axes))
 
 
 def _rows_of_ring(form: Form) -> int:
@@ -355,21 +365,18 @@ def _shape(plan: BlockPlan, some: BlockPass, at: int) -> tuple[int, ...]:
     reduction, form = plan.lowered.outputs[at].reduction, some.form
     if reduction is None:
         return plan.shape
-    if reduction.kind == "chosen":
+    if reduction.kind is CHOSEN:
         return (plan.size + 1,)  # what is not chosen is written over after it
-    if reduction.kind == "last" or form is None:
+    if reduction.kind is LAST or form is None:
         return kept_shape(plan.shape, reduction.axes)
-    parts = (3,) if reduction.kind == "moments" else ()
-    return (*parts, form.outer, 1, form.inner)
+    return (*reduction.kind.parts, form.outer, 1, form.inner)
 
 
 def finish_output(plan: BlockPlan, at: int, made: np.ndarray) -> np.ndarray:
     """Return the result of an output from what a kernel has made of it."""
     reduction = plan.lowered.outputs[at].reduction
-    if reduction is None or reduction.kind in ON_THE_WAY or _final(plan, at) is not None:
+    if reduction is None or reduction.kind.on_the_way or _final(plan, at) is not None:
         return made
-    if reduction.kind == "moments":
-        return order.finish_moments(plan.shape, reduction, made)
     return from_blocks(reduction, plan.shape, made)
 
 

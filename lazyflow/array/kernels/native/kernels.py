@@ -33,6 +33,7 @@ from lazyflow.array.kernels.native.llvm_ir import Writer, called, places
 from lazyflow.array.kernels.native.operations import ELEMENTS, HALF, SUPPORTED, is_inline
 from lazyflow.array.kernels.native.staging import KernelSpec, make_spec, reads_in_place, stages_of
 from lazyflow.array.kernels.numpy_kernels import run_whole
+from lazyflow.array.kernels.order import LAST, Reduction
 from lazyflow.array.kernels.planning import (
     ANY,
     CONSTANT,
@@ -52,7 +53,6 @@ from lazyflow.array.kernels.program import (
     CAST,
     Lowered,
     Output,
-    Reduction,
     ScanOperation,
     TileFunction,
 )
@@ -119,7 +119,7 @@ def difference(spec: KernelSpec, loops: Sequence[int], scratch: int, function: A
     outputs = tuple(
         Output(value, Reduction(kind, own, spec.dtypes[value], mask) if kind else None, mask)
         for value, kind, mask in spec.outputs
-        for own in [lasts[value] if kind == "last" else axes]
+        for own in [lasts[value] if kind is LAST else axes]
     )
     lowered = Lowered(len(spec.sources), steps, outputs, spec.dtypes)
     plan = make_plan(lowered, [x.shape for x in blocks])._replace(why_whole="")
@@ -366,7 +366,7 @@ def _why_refused(spec: KernelSpec) -> str:
             return f"{step.op.__name__} of {named} can't be called from a kernel"
     scanned = {step.results[0] for step in scans_of(spec.steps) if not step.operands[1:]}
     for value, kind, _ in spec.outputs:
-        if kind == "last" and value not in scanned:
+        if kind is LAST and value not in scanned:
             return "the ends of blocks are taken by NumPy"
         if kind is not None and spec.dtypes[value] == HALF:
             return "float16 is reduced by NumPy"

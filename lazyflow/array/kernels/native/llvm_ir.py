@@ -25,7 +25,6 @@ from lazyflow.array.kernels.draws.formulas import FORMULAS
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.llvm_merging import (
     flush,
-    merge_moments,
     merge_rows,
     mergers,
     new_levels,
@@ -46,13 +45,12 @@ from lazyflow.array.kernels.native.llvm_scans import GIVEN, scanners
 from lazyflow.array.kernels.native.llvm_text import F8, Inside, Text, lanes_of
 from lazyflow.array.kernels.native.operations import Body
 from lazyflow.array.kernels.native.staging import KernelSpec, Stage, Staging
-from lazyflow.array.kernels.order import PIECE
+from lazyflow.array.kernels.order import PIECE, reduces
 from lazyflow.array.kernels.planning import (
     ANY,
     CONSTANT,
     DRAWN,
     FLAT,
-    ON_THE_WAY,
     SAME,
     UNIT,
     scans_of,
@@ -97,7 +95,7 @@ class Writer(Text):
         #: The outputs that the last stage writes: places, numbers of values and of masks.
         self.stored = [
             (at, n, mask) for at, (n, kind, mask) in enumerate(spec.outputs)
-            if kind not in ON_THE_WAY and n not in spec.straight
+            if (kind is None or reduces(kind)) and n not in spec.straight
         ]
         self.here: dict[int, str] = {}  # the first element of a source's or an output's run
         self.results: dict[int, str] = {}  # of an output's
@@ -219,9 +217,9 @@ class Writer(Text):
         off = self._get("off")
         for at, (value, kind, mask) in enumerate(self.spec.outputs):
             self.results[at] = self.here.get(len(self.spec.sources) + at, "")
-            if kind is not None and kind not in ON_THE_WAY:
+            if reduces(kind):
                 self.results[at] = self.element(b, f"%tile{at}", off, self.spec.dtypes[value])
-            if mask is not None and kind not in ON_THE_WAY:
+            if mask is not None and reduces(kind):
                 b.do(f"%counted{at} = getelementptr double, ptr %counts{at}, i64 {off}")
         b.do("br label %g0.start")
 
@@ -272,7 +270,7 @@ class Writer(Text):
         self.label("finish")
         for at, kind, _ in self.spec.reduced if not self.spec.in_columns else ():
             dtype = self.spec.dtypes[self.spec.outputs[at][0]]
-            merge_moments(self, at) if kind == "moments" else merge_rows(self, at, kind, dtype)
+            merge_rows(self, at, kind, dtype)
         b.do("%flags = call i32 %test(i32 61)")
         b.do("ret i32 %flags")
 

@@ -10,6 +10,7 @@ as of one column, when all their blocks are done.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,19 +24,18 @@ from lazyflow.array.kernels.native.llvm_reductions import (
 from lazyflow.array.kernels.native.llvm_text import F8, Text
 from lazyflow.array.kernels.native.operations import BOOL, Body, emit
 from lazyflow.array.kernels.native.staging import KernelSpec
-from lazyflow.array.kernels.order import GROUP, PIECE
+from lazyflow.array.kernels.order import GROUP, PIECE, Kind
 
 DType = np.dtype[Any]
 Each = Callable[[str], str]  # writes what is summed of a row
 
 _LEVELS = 16  # more than there can be: sixteen to this power
 _HIGHEST = _LEVELS - 1
-_PARTS = {"moments": 3}
 
 
-def _bytes(kind: str, dtype: DType) -> int:
+def _bytes(kind: Kind, dtype: DType) -> int:
     """Return the bytes that a column has in a row."""
-    return _PARTS.get(kind, 1) * dtype.itemsize
+    return prod(kind.parts) * dtype.itemsize
 
 
 # -- in a kernel ------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def new_levels(b: Body, at: int) -> None:
     b.do(f"store [{_LEVELS} x i64] zeroinitializer, ptr %levels{at}")
 
 
-def next_row(b: Body, at: int, cols: str, kind: str, dtype: DType) -> None:
+def next_row(b: Body, at: int, cols: str, kind: Kind, dtype: DType) -> None:
     """Name the row for the results of a block: `partial` and the number of the output."""
     count = b.let(f"load i64, ptr %levels{at}")
     away = b.let(f"mul i64 {count}, {b.let(f'mul i64 {cols}, {_bytes(kind, dtype)}')}")
@@ -66,43 +66,34 @@ def flush(b: Body, at: int, cols: str, into: str, part: str) -> None:
     b.do(f"call void @flush{at}({given})")
 
 
-def merge_rows(text: Text, at: int, kind: str, dtype: DType) -> None:
-    """Write the merging of the results of rows' blocks, as if they were one block."""
-    blocks = _blocks(text.body)
+def merge_rows(text: Text, at: int, kind: Kind, dtype: DType) -> None:
+    """Write the merging of the results of rows' blocks, when all are done: as one block, or a tree.
+    """
+    one = text.body
+    blocks = one.let(f"udiv i64 {one.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
 
-    def row(b: Body, number: str) -> None:
+    def as_block(b: Body, number: str) -> None:
         first = text.element(b, f"%output{at}", b.let(f"mul i64 {number}, {blocks}"), dtype)
-        found = total_of_row(b, f"merge.{kind}", dtype, f"ptr {first}, i64 {blocks}")
+        name, given = f"merge.{kind.__name__}", f"ptr {first}, i64 {blocks}"
+        found = total_of_row(b, kind, name, dtype, given)
         text.store(b, found, text.element(b, f"%merged{at}", number, dtype), dtype)
 
-    text.each(f"merging{at}", "%length", row)
-
-
-def _blocks(one: Body) -> str:
-    """Return how many blocks a row has."""
-    return one.let(f"udiv i64 {one.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
-
-
-def merge_moments(text: Text, at: int) -> None:
-    """Write the merging of the moments of rows, when all their blocks are done."""
-    blocks = _blocks(text.body)
-
-    def row(b: Body, number: str) -> None:
+    def in_tree(b: Body, number: str) -> None:
         first = b.let(f"mul i64 {number}, {blocks}")
 
         def block(b: Body, index: str) -> None:
             slot = b.let(f"add i64 {first}, {index}")
-            next_row(b, at, "1", "moments", F8)
-            for part in range(_PARTS["moments"]):
+            next_row(b, at, "1", kind, dtype)
+            for part in range(prod(kind.parts)):
                 place = b.let(f"add i64 {b.let(f'mul i64 %part, {part}')}, {slot}")
-                value = text.load(b, text.element(b, f"%output{at}", place, F8), F8)
-                text.store(b, value, text.element(b, f"%partial{at}", str(part), F8), F8)
+                value = text.load(b, text.element(b, f"%output{at}", place, dtype), dtype)
+                text.store(b, value, text.element(b, f"%partial{at}", str(part), dtype), dtype)
             push(b, at, "1")
 
         text.each(f"blocks{at}", blocks, block)
-        flush(b, at, "1", text.element(b, f"%merged{at}", number, F8), "%length")
+        flush(b, at, "1", text.element(b, f"%merged{at}", number, dtype), "%length")
 
-    text.each(f"merging{at}", "%length", row)
+    text.each(f"merging{at}", "%length", in_tree if kind.rows_in_tree else as_block)
 
 
 # -- functions --------------------------------------------------------------------------------
@@ -111,9 +102,9 @@ def merge_moments(text: Text, at: int) -> None:
 def mergers(spec: KernelSpec) -> list[str]:
     """Return the lines of the functions that merge the rows of each output."""
     lines: list[str] = []
-    for at, kind, masked in spec.merged:
+    for at, kind, _ in spec.merged:
         dtype = spec.dtypes[spec.outputs[at][0]]
-        function = _MomentsMerger(at, masked) if kind == "moments" else _RowMerger(at, kind, dtype)
+        function = _MomentsMerger(at) if kind.parts else _RowMerger(at, kind, dtype)
         size = _bytes(kind, dtype)
         lines += [*function.lines, *_push(at, size), *_flush(at, size)]
     return lines
@@ -216,9 +207,9 @@ class _Merger(Text):
 
 
 class _RowMerger(_Merger):
-    """The function of what `KINDS` merge."""
+    """The function of what a ufunc merges."""
 
-    def __init__(self, at: int, kind: str, dtype: DType) -> None:
+    def __init__(self, at: int, kind: Kind, dtype: DType) -> None:
         super().__init__(at)
 
         def inside(b: Body, index: str) -> None:
@@ -236,40 +227,14 @@ class _RowMerger(_Merger):
 
 
 class _MomentsMerger(_Merger):
-    """The function of moments, by the formulas of order.py.
+    """The function of moments, by the formula of order.py."""
 
-    Where all rows count the same, which without masks the first column tells for all, it takes
-    fewer operations.
-    """
-
-    def __init__(self, at: int, masked: bool) -> None:
+    def __init__(self, at: int) -> None:
         super().__init__(at)
-        one = self.body
-        self.many = one.let("sitofp i64 %rows to double")
-        self.single = one.let("icmp eq i64 %rows, 1")
-        if masked:
-            one.do("br label %columns")
-            self.loops("columns", "%cols", "over", self._masked)
-        else:
-            alike = self._is_alike(one, "0")
-            one.do(f"br i1 {alike}, label %alike, label %columns")
-            self.loops("alike", "%cols", "over", lambda b, index: self._write(
-                b, index, self._alike(b, index)))
-            self.loops("columns", "%cols", "over", lambda b, index: self._write(
-                b, index, self._any(b, index)))
+        self.single = self.body.let("icmp eq i64 %rows, 1")
+        self.body.do("br label %columns")
+        self.loops("columns", "%cols", "over", self._merge)
         self.end()
-
-    def _write(self, b: Body, index: str, found: tuple[str, ...]) -> None:
-        store_moments(self, b, "%into", index, "%part", found)
-
-    def _masked(self, b: Body, index: str) -> None:
-        alike = self._is_alike(b, index)
-        pairs = zip(self._alike(b, index), self._any(b, index), strict=True)
-        kind = b.type(F8)
-        self._write(b, index, tuple([
-            b.let(f"select {b.wide('i1')} {alike}, {kind} {one}, {kind} {other}")
-            for one, other in pairs
-        ]))
 
     def _at(self, b: Body, row: str, part: int, index: str) -> str:
         """Return a part of a row at an index: its count, mean or squares."""
@@ -282,42 +247,7 @@ class _MomentsMerger(_Merger):
         return self.fold(b, rows, b.zero(F8), F8, lambda row, total: b.let(
             f"fadd {b.type(F8)} {total}, {value(row)}"))
 
-    def _is_alike(self, b: Body, index: str) -> str:
-        """Return whether all rows count the same, and not nothing."""
-        kind, first = b.type(F8), self._at(b, "0", 0, index)
-        some = b.let(f"fcmp one {kind} {first}, {b.zero(F8)}")
-
-        def also(row: str, before: str) -> str:
-            same = b.let(f"fcmp oeq {kind} {self._at(b, row, 0, index)}, {first}")
-            return b.let(f"and {b.wide('i1')} {before}, {same}")
-
-        return self.fold(b, "%rows", some, BOOL, also)
-
-    def _alike(self, b: Body, index: str) -> tuple[str, ...]:
-        kind = b.type(F8)
-        many, each = b.splat(self.many, F8), self._at(b, "0", 0, index)
-        first = self._at(b, "0", 1, index)
-
-        def far(row: str) -> str:
-            return b.let(f"fsub {kind} {self._at(b, row, 1, index)}, {first}")
-
-        moved = b.let(f"fdiv {kind} {self._sum(b, far)}, {many}")
-        mean = b.let(f"fadd {kind} {first}, {moved}")
-
-        def squared(row: str) -> str:
-            rest = b.let(f"fsub {kind} {far(row)}, {moved}")
-            return b.let(f"fmul {kind} {rest}, {rest}")
-
-        between = b.let(f"fmul {kind} {self._sum(b, squared)}, {each}")
-
-        def share(row: str) -> str:
-            return b.let(f"fdiv {kind} {self._at(b, row, 1, index)}, {many}")
-
-        mean = self._finite_or(b, mean, share)
-        total = b.let(f"fmul {kind} {each}, {many}")
-        return total, self._own(b, mean, first), self._squares(b, index, between)
-
-    def _any(self, b: Body, index: str) -> tuple[str, ...]:
+    def _merge(self, b: Body, index: str) -> None:
         kind = b.type(F8)
 
         def count(row: str) -> str:
@@ -354,16 +284,10 @@ class _MomentsMerger(_Merger):
             return b.let(f"fmul {kind} {count(row)}, {b.let(f'fmul {kind} {far}, {far}')}")
 
         between = self._sum(b, squared)
-        return total, self._own(b, mean, first), self._squares(b, index, between)
-
-    def _squares(self, b: Body, index: str, between: str) -> str:
         inside = self._sum(b, lambda row: self._at(b, row, 2, index))
-        return b.let(f"fadd {b.type(F8)} {inside}, {between}")
-
-    def _own(self, b: Body, mean: str, first: str) -> str:
-        """Return the mean, of a single row its own: -0.0 stays."""
-        kind = b.type(F8)
-        return b.let(f"select i1 {self.single}, {kind} {first}, {kind} {mean}")
+        squares = b.let(f"fadd {kind} {inside}, {between}")
+        own = b.let(f"select i1 {self.single}, {kind} {first}, {kind} {mean}")  # -0.0 stays
+        store_moments(self, b, "%into", index, "%part", (total, own, squares))
 
     def _finite_or(self, b: Body, mean: str, share: Each) -> str:
         """Return means, or sums of shares: differences of what is not finite say nothing."""

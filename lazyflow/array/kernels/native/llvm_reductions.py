@@ -15,9 +15,9 @@ import numpy as np
 from lazyflow.array.kernels.native.llvm_text import F8, LINE, Text
 from lazyflow.array.kernels.native.operations import FLOATS, Body, emit, of_numbers, register
 from lazyflow.array.kernels.native.staging import KernelSpec
-from lazyflow.array.kernels.order import PIECE, identity
+from lazyflow.array.kernels.order import KINDS, PIECE, SUM, Extreme, Kind
 from lazyflow.array.kernels.planning import CONSTANT
-from lazyflow.array.kernels.program import KINDS, LoweredStep
+from lazyflow.array.kernels.program import LoweredStep
 
 # -- what a loop computes of the elements from an index on, in registers ------------------
 
@@ -84,8 +84,6 @@ AHEAD = 512  # bytes
 #: Sums of squared distances, of all elements or of those that count.
 _SQUARES = {"squares": ", double %mean", "counted": ", double %mean, ptr %counts"}
 
-_OF_NUMBERS = {"fmin": "ole", "fmax": "oge"}  # how what leaves NaN out compares
-
 
 class TileRows(NamedTuple):
     """Rows in memory: the first begins at `first`, each `across` bytes on."""
@@ -109,7 +107,7 @@ class Tile(NamedTuple):
     """
 
     at: int
-    kind: str
+    kind: Kind
     masked: bool
     elements: Elements
     rows: Mapping[int, TileRows]
@@ -120,11 +118,6 @@ class Tile(NamedTuple):
         """The dtype of what is reduced."""
         return self.elements.dtypes[self.elements.value]
 
-    @property
-    def sums(self) -> str:
-        """The kind of what comes first: of moments sums."""
-        return "sum" if self.kind == "moments" else self.kind
-
     def row(self, b: Body, number: str) -> dict[int, str]:
         """Return where each value's row begins."""
         return {n: rows.row(b, number) for n, rows in self.rows.items()}
@@ -133,9 +126,9 @@ class Tile(NamedTuple):
 # -- reductions in registers --------------------------------------------------------------
 
 
-def start(b: Body, kind: str, dtype: DType) -> str:
+def start(b: Body, kind: Kind, dtype: DType) -> str:
     """Return the neutral element."""
-    return written(b, identity(kind, dtype), dtype)
+    return written(b, kind.identity(dtype), dtype)
 
 
 def written(b: Body, value: Any, dtype: DType) -> str:
@@ -146,17 +139,17 @@ def written(b: Body, value: Any, dtype: DType) -> str:
     return b.fixed(register(dtype), text)
 
 
-def merged(b: Body, kind: str, dtype: DType, one: str, other: str) -> str:
+def merged(b: Body, kind: Kind, dtype: DType, one: str, other: str) -> str:
     """Return what a kind of reduction makes of two values; of two zeros an extreme tells apart."""
-    if kind in _OF_NUMBERS:
-        found = of_numbers(b, _OF_NUMBERS[kind], dtype, [one, other])
+    if isinstance(kind, Extreme) and kind.skips_nan:
+        found = of_numbers(b, "ole" if kind.least else "oge", dtype, [one, other])
     else:
-        found = emit(b, KINDS[kind], (dtype,) * 3, [one, other])
-    if not kind.endswith(("min", "max")) or dtype not in FLOATS:
+        found = emit(b, kind.ufunc, (dtype,) * 3, [one, other])
+    if not isinstance(kind, Extreme) or dtype not in FLOATS:
         return found
     wide, bits = b.type(dtype), b.wide(f"i{8 * dtype.itemsize}")  # of two zeros, -0 is the less
     pair = [b.let(f"bitcast {wide} {x} to {bits}") for x in (one, other)]
-    both = b.let(f"{'or' if kind.endswith('min') else 'and'} {bits} {pair[0]}, {pair[1]}")
+    both = b.let(f"{'or' if kind.least else 'and'} {bits} {pair[0]}, {pair[1]}")
     same = b.let(f"fcmp oeq {wide} {one}, {other}")
     both = b.let(f"bitcast {bits} {both} to {wide}")
     return b.let(f"select {b.wide('i1')} {same}, {wide} {both}, {wide} {found}")
@@ -169,40 +162,43 @@ def reducers(spec: KernelSpec) -> list[str]:
     needed: dict[tuple[str, DType], Elements] = {}
     for at, kind, masked in spec.reduced:
         elements = elements_of(spec, spec.outputs[at][0])
-        kinds = [kind]
-        if kind == "moments":
-            kinds = ["sum", "counted" if masked else "squares"]
         dtype = elements.dtypes[elements.value]
-        needed.update({(each, dtype): elements for each in kinds})
-        if kind != "moments":
-            needed[f"merge.{kind}", dtype] = Elements(0, (dtype,), (), (0,), ())
+        needed[kind.total.__name__, dtype] = elements
+        if kind.parts:
+            needed["counted" if masked else "squares", dtype] = elements
+        else:
+            needed[f"merge.{kind.__name__}", dtype] = Elements(0, (dtype,), (), (0,), ())
     return [
-        line for kind, dtype in sorted(needed, key=str)
-        for line in _Reducer(kind, needed[kind, dtype], spec.streams).lines
+        line for name, dtype in sorted(needed, key=str)
+        for line in _Reducer(name, needed[name, dtype], spec.streams).lines
     ]
 
 
-def total_of_row(b: Body, name: str, dtype: DType, given: str) -> str:
-    """Call a reducer of a row."""
+def total_of_row(b: Body, kind: Kind, name: str, dtype: DType, given: str) -> str:
+    """Call a reducer of a row, for a kind."""
     found = b.let(f"call {register(dtype)} @{name}.{dtype}({given})")
-    if dtype not in FLOATS or name.removeprefix("merge.") not in ("sum", "squares", "counted"):
+    if dtype not in FLOATS or not kind.adds_to_zero:
         return found
-    return merged(b, "sum", dtype, start(b, "sum", dtype), found)  # NumPy adds to 0
+    return merged(b, kind, dtype, start(b, kind, dtype), found)
 
 
 class _Reducer(Text):
-    """The function of a kind: of pointers to elements, their number, at least one, and `more`."""
+    """A function of a kind: of pointers to elements, their number, at least one, and `more`.
 
-    def __init__(self, kind: str, elements: Elements, streams: bool) -> None:
+    name
+        That of the kind, with "merge." before it for the results of blocks, or of `_SQUARES`.
+    """
+
+    def __init__(self, name: str, elements: Elements, streams: bool) -> None:
         super().__init__()
-        self.streams = streams and not kind.startswith("merge.")
+        self.streams = streams and not name.startswith("merge.")
         self.elements, self.dtype = elements, elements.dtypes[elements.value]
-        self.name = f"{kind}.{self.dtype}"
-        self.more = _SQUARES.get(kind, "")
-        self.kind = kind = "sum" if self.more else kind.removeprefix("merge.")
-        in_order = self.dtype in FLOATS and kind in ("sum", "prod")
+        self.name = f"{name}.{self.dtype}"
+        self.more = _SQUARES.get(name, "")
+        self.kind = kind = SUM if self.more else KINDS[name.removeprefix("merge.")]
+        in_order = kind.in_order(self.dtype)
         if in_order:
-            self.width = 8 if kind == "sum" else 1
+            self.width = kind.lanes
         elif not elements.steps:
             self.width = 32
         b, scalar = self.body, register(self.dtype)
@@ -390,12 +386,12 @@ def in_rows(text: Text, tile: Tile) -> None:
         place = tile.row(b, row) | {n: f"%source{n}" for n in tile.elements.fixed}
         slot = b.let(f"add i64 {tile.slot}, {row}")
 
-        def reduced(kind: str, place: Mapping[int, str], more: str = "") -> str:
+        def reduced(name: str, place: Mapping[int, str], more: str = "") -> str:
             given = f"{_given(place)}, i64 %cols{more}"
-            return total_of_row(b, kind, dtype, given)
+            return total_of_row(b, tile.kind, name, dtype, given)
 
-        value = reduced(tile.sums, place)
-        if tile.kind != "moments":
+        value = reduced(tile.kind.total.__name__, place)
+        if not tile.kind.parts:
             text.store(b, value, text.element(b, f"%output{at}", slot, dtype), dtype)
             return
         if tile.masked:
@@ -427,17 +423,17 @@ def in_columns(text: Text, tile: Tile) -> None:
             return text.element(b, f"%counts{at}", b.let(f"add i64 {before}, {index}"), F8)
 
         def one_row(row: str, value: str) -> str:
-            return merged(b, tile.sums, dtype, value, values(row))
+            return merged(b, tile.kind, dtype, value, values(row))
 
-        first = start(b, tile.sums, dtype)
+        first = start(b, tile.kind, dtype)
         value = text.fold(b, "%rows", first, dtype, one_row)
         slot = b.let(f"add i64 {tile.slot}, {index}")
-        if tile.kind != "moments":
+        if not tile.kind.parts:
             text.store(b, value, text.element(b, f"%partial{at}", slot, dtype), dtype)
             return
         if tile.masked:
             def one_more(row: str, value: str) -> str:
-                return merged(b, "sum", F8, value, text.load(b, counted(row), F8))
+                return merged(b, SUM, F8, value, text.load(b, counted(row), F8))
 
             count = text.fold(b, "%rows", first, dtype, one_more)
         else:
@@ -446,7 +442,7 @@ def in_columns(text: Text, tile: Tile) -> None:
 
         def squared(row: str, value: str) -> str:
             counts = counted(row) if tile.masked else ""
-            return merged(b, "sum", F8, value, _square(text, b, values(row), mean, counts))
+            return merged(b, SUM, F8, value, _square(text, b, values(row), mean, counts))
 
         squares = text.fold(b, "%rows", first, F8, squared)
         store_moments(text, b, f"%partial{at}", slot, "%inner", (count, mean, squares))

@@ -14,11 +14,11 @@ import numpy as np
 
 from lazyflow.array.kernels.native.elementary.formulas import OWN
 from lazyflow.array.kernels.native.operations import is_inline
+from lazyflow.array.kernels.order import CHOSEN, LAST, Kind, reduces
 from lazyflow.array.kernels.planning import (
     CONSTANT,
     DRAWN,
     FLAT,
-    ON_THE_WAY,
     UNIT,
     BlockPass,
     carries_of,
@@ -48,19 +48,19 @@ class KernelSpec(NamedTuple):
 
     sources: tuple[tuple[np.dtype[Any], str], ...]
     steps: tuple[LoweredStep, ...]
-    outputs: tuple[tuple[int, str | None, int | None], ...]
+    outputs: tuple[tuple[int, Kind | None, int | None], ...]
     dtypes: tuple[np.dtype[Any], ...]
     in_columns: bool
     in_place: bool
     streams: bool
 
     @property
-    def reduced(self) -> list[tuple[int, str, bool]]:
+    def reduced(self) -> list[tuple[int, Kind, bool]]:
         """The outputs that are reduced: their places, kinds, and whether they have masks."""
         outputs = enumerate(self.outputs)
         return [
             (at, kind, mask is not None) for at, (_, kind, mask) in outputs
-            if kind and kind not in ON_THE_WAY
+            if kind is not None and reduces(kind)
         ]
 
     @property
@@ -68,7 +68,7 @@ class KernelSpec(NamedTuple):
         """Of outputs of chosen elements the places, and the numbers of values and of masks."""
         return [
             (at, value, mask) for at, (value, kind, mask) in enumerate(self.outputs)
-            if kind == "chosen" and mask is not None
+            if kind is CHOSEN and mask is not None
         ]
 
     @property
@@ -83,16 +83,16 @@ class KernelSpec(NamedTuple):
         for step in scans_of(self.steps):
             (n,) = step.results
             ends = [at for at, (value, kind, _) in enumerate(self.outputs)
-                    if value == n and kind != "last"]
-            chosen = any(self.outputs[at][1] == "chosen" for at in ends)
+                    if value == n and kind is not LAST]
+            chosen = any(self.outputs[at][1] is CHOSEN for at in ends)
             if n not in read and len(ends) < 2 and not chosen:
                 found[n] = ends[0] if ends else None
         return found
 
     @property
-    def merged(self) -> list[tuple[int, str, bool]]:
-        """Those whose blocks the kernel merges: all of columns, of rows moments."""
-        return [each for each in self.reduced if self.in_columns or each[1] == "moments"]
+    def merged(self) -> list[tuple[int, Kind, bool]]:
+        """Those whose blocks the kernel merges in a tree: all of columns, of rows moments."""
+        return [each for each in self.reduced if self.in_columns or each[1].rows_in_tree]
 
 
 def make_spec(
@@ -134,12 +134,12 @@ def reads_in_place(lowered: Lowered, some: BlockPass, layouts: Sequence[str], ro
     if UNIT in layouts and row != (form.inner if form.inner > 1 else form.length):
         return False
     outputs = [lowered.outputs[at] for at in some.outputs]
-    kinds = [None if each.reduction is None else each.reduction.kind for each in outputs]
-    if None in kinds or any(each.mask is not None for each in outputs):
+    kinds = [each.reduction.kind for each in outputs if each.reduction is not None]
+    if len(kinds) < len(outputs) or any(each.mask is not None for each in outputs):
         return False
     if not some.steps:
         return CONSTANT not in layouts
-    if len(outputs) > 1 or kinds == ["moments"]:
+    if len(kinds) > 1 or kinds[0].parts:
         return False
     return all(is_inline(step.op, step.loop) and step.op not in OWN for step in some.steps)
 

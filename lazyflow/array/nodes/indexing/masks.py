@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lazyflow.array.chunks import Chunks, block_slices, in_c_order
+from lazyflow.array.kernels.order import compressed
 from lazyflow.array.nodes.align import SizesNeeded, union
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, Unknown
 from lazyflow.array.nodes.rechunking import rechunk
@@ -83,8 +84,6 @@ class Masked(Expr):
 def choose(first: int, axes: int, block: Any, mask: Any) -> Any:
     """Return the elements of a block that a mask chooses."""
     if type(block) is np.ndarray and block.shape == mask.shape and block.flags.c_contiguous:
-        from lazyflow.array.kernels.numpy_kernels import compressed  # 25 ms: with the first block
-
         return compressed(block, mask)
     if axes > 1 and block.flags.c_contiguous:  # in half of the time that NumPy's indexing takes
         block = block.reshape(*block.shape[:first], mask.size, *block.shape[first + axes:])

@@ -73,6 +73,12 @@ def test_lengths_that_are_not_known(name):
     np.testing.assert_allclose(found, UNKNOWN[name](x))
 
 
+@pytest.mark.parametrize("axis", [None, 0, (0, 2)])
+def test_variances_in_objects(axis):
+    found, expected = A.var(axis, dtype=object).compute(), X.var(axis, dtype=object)
+    np.testing.assert_allclose(np.asarray(found, float), np.asarray(expected, float))
+
+
 def test_methods():
     assert RESULTS["topk"][0].shape == A.topk(2, 1).shape
     check(A.argsort(1), X.argsort(1))
