@@ -14,7 +14,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from lazyflow import compute, delayed, persist, trace
 from lazyflow.api.progress_events import went_on
 from lazyflow.learn.data.rows import tree_sum
-from lazyflow.learn.kernels.derivatives import LossKind
 from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of, smallest_margin
 from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
@@ -74,7 +73,7 @@ def newton_step(problem: Problem, hessian: np.ndarray, gradient: np.ndarray) -> 
     chosen = np.ones((K, p), bool)
     if not problem.free:
         chosen[:, -1] = False
-    if K > 1 and problem.loss.kind == LossKind.SOFTMAX:
+    if K > 1 and not problem.loss.separate:
         hessian = _without_common_shift(problem, hessian)
     matrix = hessian.reshape(K * p, K * p)[np.ix_(chosen.ravel(), chosen.ravel())]
     out = np.zeros((K, p))
@@ -208,7 +207,7 @@ def certificate(
         smooth = problem.value_and_gradient(theta)
         value, gradient = smooth
         steep = float(abs(gradient[:, -1]).max())
-        if problem.loss.kind != LossKind.SQUARES and not steep <= _STEEP:
+        if not problem.loss.steep and not steep <= _STEEP:
             return Certificate(math.inf, theta, smooth)  # nothing is known
     if problem.l2:
         return Certificate(max(gap_at(problem, theta, gradient), 0.0), theta, smooth)
@@ -271,7 +270,7 @@ def _best_shift(problem: Problem, scores: list[Any]) -> np.ndarray:
         held = hessian + largest / radius * np.eye(len(shift))
         # The shortest step: moving all classes together changes nothing, so `held` may be singular.
         move = np.linalg.lstsq(held, gradient, rcond=None)[0]
-        if problem.loss.kind == LossKind.SOFTMAX:
+        if not problem.loss.separate:
             move -= move.mean()  # what rounding has left of that
         to = shift - move
         found = total(to)

@@ -14,7 +14,7 @@ import numpy as np
 from lazyflow import compute, delayed
 from lazyflow.learn.data.rows import tree_sum
 from lazyflow.learn.kernels.losses import Loss
-from lazyflow.learn.kernels.steps import StepSizes, dense_steps
+from lazyflow.learn.kernels.steps import StepSizes, take_steps
 from lazyflow.learn.kernels.sums import slopes_of
 from lazyflow.learn.solvers.lbfgs import finished_by_lbfgs
 from lazyflow.learn.solvers.problem import Problem
@@ -104,9 +104,9 @@ def _pass(
     starts = epoch_order(len(X), block, (seed, (iteration << 32) + number))
     sizes = sizes._replace(per_block=len(starts) / total)
     table = slopes_of(loss, theta, X, y)
-    ended, _, _ = dense_steps(
-        int(loss.kind), centred(theta, mean), table, gradient, [(X, y, weight)], starts, block,
-        mean, sizes, fixed=True,
+    ended, _, _ = take_steps(
+        loss, centred(theta, mean), table, gradient, [(X, y, weight)], starts, block, mean, sizes,
+        fixed=True,
     )
     return (total * ended,)
 

@@ -5,8 +5,7 @@ import pytest
 from learn_tools import LOSS_NAMES, LOSSES, targets_for
 from scipy.sparse import csr_array
 
-from lazyflow.learn.kernels.derivatives import write_slopes
-from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES, logistic_sums
+from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES, logistic_sums, write_slopes
 from lazyflow.learn.kernels.sums import (
     ALL_ROWS,
     RowSample,
@@ -131,7 +130,7 @@ def test_slopes_in_steps_are_those_of_sums(loss, size):
     y, K = targets_for(loss, 1, np.random.default_rng(0))
     scores = size * np.linspace(1, -1, K) if K > 1 else np.array([size])
     out = np.empty(K)
-    write_slopes(int(loss.kind), scores, y, 0, out)
+    write_slopes(loss.kind, scores, y, 0, out)
     theta = np.column_stack([np.zeros(K), scores])
     np.testing.assert_allclose(out, slopes_of(loss, theta, np.ones((1, 1)), y)[0], rtol=1e-14)
 
