@@ -79,12 +79,7 @@ def saga(
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> found = saga(Problem(rows, SQUARES, 0.0, 1.0, True), np.zeros((1, 2)), StopRule(1e-9))
+    >>> found = saga(Problem.of_squares([[1.0], [-1.0]], [2, 0]), np.zeros((1, 2)), StopRule(1e-9))
     >>> found.theta.round(6), found.converged
     (array([[0.5, 1. ]]), True)
     """

@@ -36,12 +36,8 @@ def half_decrement(problem: Problem, theta: np.ndarray, gradient: np.ndarray) ->
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [1, -1], None)], NumberTargets(1), {})
-    >>> problem, theta = Problem(rows, SQUARES, 0.0, 0.0, free=False), np.zeros((1, 2))
+    >>> problem = Problem.of_squares([[1.0], [-1.0]], [1, -1], l2=0.0, free=False)
+    >>> theta = np.zeros((1, 2))
     >>> value, gradient = problem.value_and_gradient(theta)
     >>> value, half_decrement(problem, theta, gradient)
     (0.5, 0.5)
@@ -59,12 +55,7 @@ def newton_step(problem: Problem, hessian: np.ndarray, gradient: np.ndarray) -> 
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> problem = Problem(rows, SQUARES, 0.0, 1.0, free=True)
+    >>> problem = Problem.of_squares([[1.0], [-1.0]], [2, 0])
     >>> _, gradient, hessian = problem.second_order(np.zeros((1, 2)))
     >>> newton_step(problem, hessian, gradient)
     array([[-0.5, -1. ]])
@@ -179,12 +170,7 @@ def exact_gap(
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> gap, theta = exact_gap(Problem(rows, SQUARES, 0.0, 1.0, free=True), np.array([[0.5, 0.0]]))
+    >>> gap, theta = exact_gap(Problem.of_squares([[1.0], [-1.0]], [2, 0]), np.array([[0.5, 0.0]]))
     >>> round(gap, 12), theta
     (0.0, array([[0.5, 1. ]]))
     """
