@@ -28,10 +28,9 @@ Modules are imported on first use. Estimators and `chunked` need scikit-learn:
 ``pip install "lazyflow[learn]"``.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lazyflow import config
+from lazyflow.services import public_name
 
 if TYPE_CHECKING:
     from lazyflow.learn.chunked.metrics import (
@@ -72,19 +71,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        hint = config.nearest(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
-    try:
-        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sklearn":
-            raise
-        raise ModuleNotFoundError(
-            f'lazyflow.learn.{name} needs scikit-learn: pip install "lazyflow[learn]"',
-            name=error.name,
-        ) from None
-    globals()[name] = found
+    found = globals()[name] = public_name(__name__, _MODULES, name)
     return found
 
 

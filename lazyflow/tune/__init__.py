@@ -32,10 +32,9 @@ The modules::
 Samplers that learn, and the table in a terminal, need ``pip install "lazyflow[tune]"``.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lazyflow import config
+from lazyflow.services import public_name
 
 if TYPE_CHECKING:
     from lazyflow.tune.callbacks import Callback, TensorBoardCallback
@@ -129,19 +128,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        hint = config.nearest(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
-    try:
-        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sklearn":
-            raise
-        raise ModuleNotFoundError(
-            f'lazyflow.tune.{name} needs scikit-learn: pip install "lazyflow[learn]"',
-            name=error.name,
-        ) from None
-    globals()[name] = found
+    found = globals()[name] = public_name(__name__, _MODULES, name)
     return found
 
 
