@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from html import escape
 from itertools import accumulate
 from typing import Any
 
@@ -141,16 +141,24 @@ class SearchResult:
             leaves, value = leaves_of(t.config), t.value(self.metric)
             cells = [
                 t.number, t.status, "" if value is None else f"{value:.6g}",
-                *(_short(leaves.get(path)) for path in paths), len(t.history), f"{t.seconds:.2g}",
+                *(short(leaves.get(path)) for path in paths), len(t.history), f"{t.seconds:.2g}",
             ]
-            lines.append("".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells))
-        titles = "".join(f"<th>{html.escape(title)}</th>" for title in head)
-        rows = "".join(f"<tr>{line}</tr>" for line in lines)
-        return f"<p>{html.escape(repr(self))}</p><table><tr>{titles}</tr>{rows}</table>"
+            lines.append(cells)
+        return html_table(repr(self), head, lines)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Return a parameter in a few characters."""
     return f"{value:.4g}" if isinstance(value, float) else repr(value)[:40]
+
+
+def html_table(heading: str, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table below a line of text."""
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<p>{escape(heading)}</p><table><tr>{head}</tr>{body}</table>"
 
 
 # -- pictures of a search and its ranked trials, by Bokeh ---------------------------------

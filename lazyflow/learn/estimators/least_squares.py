@@ -262,8 +262,7 @@ class Ridge(LinearRegressor):
             return self
         if alpha.ndim:
             raise ValueError(f"solver {name!r} takes one alpha for all targets: solver='cholesky'")
-        most = 1000 if self.max_iter is None else self.max_iter
-        self._fit_iteratively(rows, 0.0, float(alpha) / rows.total, name, most)
+        self._fit_iteratively(rows, 0.0, float(alpha) / rows.total, name, self.max_iter or 1000)
         self.solver_ = name
         return self
 

@@ -95,8 +95,7 @@ class Problem:
         return tree_sum([part(self.loss, theta, *chunk) for chunk in self.rows.chunks])
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the smooth part, F without the l1 penalty, and its gradient (K, d + 1).
-        """
+        """Return the smooth part, F without the l1 penalty, and its gradient (K, d + 1)."""
         return self._penalised(theta, *self._sums(theta))
 
     def every(self, least: int) -> int:

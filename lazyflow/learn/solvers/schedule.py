@@ -196,8 +196,7 @@ def step_length(problem: Problem, bounds: Curvature) -> float:
 
 
 def longest_visit(problem: Problem, step: float, mean: np.ndarray) -> int:
-    """Return after how many steps a visit ends: by the curvature of the whole loss.
-    """
+    """Return after how many steps a visit ends: by the curvature of the whole loss."""
     part = delayed(product_with_gram)
     vector = np.random.Generator(np.random.Philox(key=0)).normal(size=problem.shape[1])
     largest = 1.0

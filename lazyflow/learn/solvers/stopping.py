@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from lazyflow.learn.solvers.problem import Problem, soft_threshold
 __all__ = [
     "Callback", "Certificate", "History", "Progress", "Solution", "StopRule", "certificate",
     "exact_gap", "gap_at", "gradient_norm", "half_decrement", "is_separated", "newton_step",
+    "trace_arrays",
 ]
 
 
@@ -180,8 +181,7 @@ def exact_gap(
 def certificate(
     problem: Problem, theta: np.ndarray, known: tuple[float, np.ndarray] | None = None
 ) -> Certificate:
-    """Return the gap as `exact_gap`, and what was computed on the way.
-    """
+    """Return the gap as `exact_gap`, and what was computed on the way."""
     value, gradient = known or problem.value_and_gradient(theta)
     if not (problem.l1 or problem.l2):
         return Certificate(math.nan, theta, None)
@@ -363,6 +363,18 @@ Callback = Callable[[Progress], Any]
 """A function that is called with each `Progress`; a true result or StopIteration stops."""
 
 
+def trace_arrays(trace: Sequence[Progress]) -> dict[str, np.ndarray]:
+    """Return an array for each field of some `Progress` but theta.
+
+    Examples
+    --------
+    >>> sorted(trace_arrays([]))[:3]
+    ['gap', 'gradient_norm', 'iteration']
+    """
+    names = Progress._fields[:-1]
+    return {name: np.array([getattr(each, name) for each in trace]) for name in names}
+
+
 class StopRule(NamedTuple):
     """When a solver stops.
 
@@ -444,16 +456,14 @@ class History:
         self.stopped = False
 
     def evaluate(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return value and gradient of the problem, and count the pass.
-        """
+        """Return value and gradient of the problem, and count the pass."""
         self.passes += 1
         return self.problem.value_and_gradient(theta)
 
     def record(
         self, iteration: int, theta: np.ndarray, value: float, gradient: np.ndarray, step: float
     ) -> bool:
-        """Add a point by the smooth part's value and gradient; return whether it is the last.
-        """
+        """Add a point by the smooth part's value and gradient; return whether it is the last."""
         problem, rule = self.problem, self.rule
         norm = gradient_norm(problem, theta, gradient)
         objective = value + problem.l1 * float(abs(theta[:, :-1]).sum())
@@ -501,8 +511,8 @@ class History:
             f"{words}, of an objective of {last.objective:.6g}; {advice}"
         )
         return Solution(
-            theta, self.arrays(), self.converged, gap, decrement, last.iteration, self.passes,
-            message,
+            theta, trace_arrays(self.trace), self.converged, gap, decrement, last.iteration,
+            self.passes, message,
         )
 
     def _chosen(
@@ -528,14 +538,3 @@ class History:
             return last
         finite = [each for each in self.trace if math.isfinite(each.objective)]
         return min(finite, key=lambda each: each.objective) if finite else last
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the trace as an array for each field of `Progress` but theta.
-
-        Examples
-        --------
-        >>> sorted(History(None, StopRule()).arrays())[:3]
-        ['gap', 'gradient_norm', 'iteration']
-        """
-        names = Progress._fields[:-1]
-        return {name: np.array([getattr(each, name) for each in self.trace]) for name in names}
