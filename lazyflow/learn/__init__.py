@@ -18,7 +18,7 @@ The path of one ``fit``, in reading order::
     kernels/     functions of the rows of one chunk, without graphs
     solvers/     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, minimize
     estimators/  estimators with scikit-learn's names
-    parallel/    networks of PyTorch and Keras, trained in actors that hold one copy each
+    parallel     networks of PyTorch and Keras, trained in actors that hold one copy each
     chunked/     scaling, splitting and scores of chunked arrays
     examples/    small programs on futures and worker states; SAGA as written for dask in 2017
     trees        arrays in dicts and lists, for lazyflow.weights
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lazyflow.learn.estimators.elastic_net import ElasticNet, Lasso
     from lazyflow.learn.estimators.least_squares import LinearRegression, Ridge
     from lazyflow.learn.estimators.logistic_regression import LogisticRegression
-    from lazyflow.learn.parallel.training import DataParallel
+    from lazyflow.learn.parallel import DataParallel
     from lazyflow.learn.solvers.minimize import minimize
 
 __all__ = [
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DataParallel": "parallel.training",
+    "DataParallel": "parallel",
     "ElasticNet": "estimators.elastic_net",
     "Lasso": "estimators.elastic_net",
     "LinearRegression": "estimators.least_squares",

@@ -19,8 +19,7 @@ from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
 __all__ = [
     "Callback", "Certificate", "History", "Progress", "Solution", "StopRule", "certificate",
-    "exact_gap", "gap_at", "gradient_norm", "half_decrement", "is_separated", "newton_step",
-    "trace_arrays",
+    "gap_at", "gradient_norm", "half_decrement", "is_separated", "newton_step", "trace_arrays",
 ]
 
 
@@ -162,26 +161,20 @@ class Certificate(NamedTuple):
     smooth: tuple[float, np.ndarray] | None
 
 
-def exact_gap(
-    problem: Problem, theta: np.ndarray, known: tuple[float, np.ndarray] | None = None
-) -> tuple[float, np.ndarray]:
-    """Return (duality gap, theta with the best intercepts for its weights).
-
-    NaN without any penalty. `known`, value and gradient of the smooth part at theta, saves a pass.
-
-    Examples
-    --------
-    >>> gap, theta = exact_gap(Problem.of_squares([[1.0], [-1.0]], [2, 0]), np.array([[0.5, 0.0]]))
-    >>> round(gap, 12), theta
-    (0.0, array([[0.5, 1. ]]))
-    """
-    return certificate(problem, theta, known)[:2]
-
-
 def certificate(
     problem: Problem, theta: np.ndarray, known: tuple[float, np.ndarray] | None = None
 ) -> Certificate:
-    """Return the gap as `exact_gap`, and what was computed on the way."""
+    """Return the duality gap, NaN without any penalty.
+
+    `known`, value and gradient of the smooth part at theta, saves a pass.
+
+    Examples
+    --------
+    >>> problem = Problem.of_squares([[1.0], [-1.0]], [2, 0])
+    >>> gap, theta, _ = certificate(problem, np.array([[0.5, 0.0]]))
+    >>> round(gap, 12), theta
+    (0.0, array([[0.5, 1. ]]))
+    """
     value, gradient = known or problem.value_and_gradient(theta)
     if not (problem.l1 or problem.l2):
         return Certificate(math.nan, theta, None)
@@ -476,8 +469,10 @@ class History:
         went_on(self.passes, point.text)
         self.smooth = value, gradient.copy()
         self.converged = norm <= rule.tol
-        if rule.gap_tol is not None and not self.converged and not gap > rule.gap_tol * objective:
-            self.converged = exact_gap(problem, theta, self.smooth)[0] <= rule.gap_tol * objective
+        if rule.gap_tol is not None and not self.converged:
+            most = rule.gap_tol * objective
+            if not gap > most:
+                self.converged = certificate(problem, theta, self.smooth).gap <= most
         if rule.callback is not None:
             try:
                 self.stopped = bool(rule.callback(point))
