@@ -31,20 +31,21 @@ def service(name: str) -> Any:
 
 
 def public_name(package: str, modules: Mapping[str, str], name: str) -> Any:
-    """Return what a package has by a name; `modules` are those of all its names.
+    """Return what a package has by a name; by module, `modules` has all its names.
 
-    >>> public_name("lazyflow.learn", {"minimize": "solvers.minimize"}, "minimise")
+    >>> public_name("lazyflow.learn", {"solvers.minimize": "minimize"}, "minimise")
     Traceback (most recent call last):
     ...
     AttributeError: module 'lazyflow.learn' has no attribute 'minimise'; did you mean 'minimize'?
     """
     from importlib import import_module
 
-    if name not in modules:
-        hint = config.nearest(name, modules)
+    module_of = {each: module for module, names in modules.items() for each in names.split()}
+    if name not in module_of:
+        hint = config.nearest(name, module_of)
         raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
     try:
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "sklearn":
             raise

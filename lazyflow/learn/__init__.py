@@ -54,19 +54,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DataParallel": "parallel",
-    "ElasticNet": "estimators.elastic_net",
-    "Lasso": "estimators.elastic_net",
-    "LinearRegression": "estimators.least_squares",
-    "LogisticRegression": "estimators.logistic_regression",
-    "Ridge": "estimators.least_squares",
-    "StandardScaler": "chunked.scaling",
-    "accuracy_score": "chunked.metrics",
-    "log_loss": "chunked.metrics",
-    "mean_squared_error": "chunked.metrics",
-    "minimize": "solvers.minimize",
-    "r2_score": "chunked.metrics",
-    "train_test_split": "chunked.splitting",
+    "chunked.metrics": "accuracy_score log_loss mean_squared_error r2_score",
+    "chunked.scaling": "StandardScaler",
+    "chunked.splitting": "train_test_split",
+    "estimators.elastic_net": "ElasticNet Lasso",
+    "estimators.least_squares": "LinearRegression Ridge",
+    "estimators.logistic_regression": "LogisticRegression",
+    "parallel": "DataParallel",
+    "solvers.minimize": "minimize",
 }
 
 

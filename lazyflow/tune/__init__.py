@@ -95,35 +95,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ASHA": "stopping",
-    "Callback": "callbacks",
-    "GridSearchCV": "model_selection",
-    "HalvingGridSearchCV": "model_selection",
-    "HalvingRandomSearchCV": "model_selection",
-    "HyperBand": "stopping",
-    "MedianStopping": "stopping",
-    "PBT": "stopping",
-    "Pruner": "stopping",
-    "RandomizedSearchCV": "model_selection",
-    "SearchResult": "result",
-    "TensorBoardCallback": "callbacks",
-    "Trial": "trial",
-    "TrialDecision": "stopping",
-    "choice": "space",
-    "grid_search": "space",
-    "load_state": "reporting",
-    "lograndint": "space",
-    "loguniform": "space",
-    "qloguniform": "space",
-    "qrandint": "space",
-    "quniform": "space",
-    "randint": "space",
-    "report": "reporting",
-    "resume": "search",
-    "run": "search",
-    "sample_from": "space",
-    "trial_number": "reporting",
-    "uniform": "space",
+    "callbacks": "Callback TensorBoardCallback",
+    "model_selection":
+        "GridSearchCV HalvingGridSearchCV HalvingRandomSearchCV RandomizedSearchCV",
+    "reporting": "load_state report trial_number",
+    "result": "SearchResult",
+    "search": "resume run",
+    "space":
+        "choice grid_search lograndint loguniform qloguniform qrandint quniform randint "
+        "sample_from uniform",
+    "stopping": "ASHA HyperBand MedianStopping PBT Pruner TrialDecision",
+    "trial": "Trial",
 }
 
 
