@@ -263,16 +263,15 @@ def intercept_sums(
 
 
 def dual_sum(
-    loss: Loss, shift: np.ndarray, factor: float, scores: np.ndarray, y: np.ndarray,
-    weight: np.ndarray | None,
+    loss: Loss, factor: float, scores: np.ndarray, y: np.ndarray, weight: np.ndarray | None
 ) -> float:
     """Return the sum of minus the conjugate losses at `factor` times the derivatives.
 
     Examples
     --------
     >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> dual_sum(SQUARES, np.zeros(1), 1.0, np.array([[3.0]]), np.array([[1.0]]), None)
+    >>> dual_sum(SQUARES, 1.0, np.array([[3.0]]), np.array([[1.0]]), None)
     -4.0
     """
-    found = loss.dual(scores + shift, y, factor)
+    found = loss.dual(scores, y, factor)
     return float(found.sum() if weight is None else found @ weight)

@@ -180,9 +180,8 @@ def certificate(
         return Certificate(math.nan, theta, None)
     smooth = None
     if problem.free and abs(gradient[:, -1]).max() > _FLAT:
-        scores = _kept_scores(problem, theta)
-        theta = theta.copy()
-        theta[:, -1] += _best_shift(problem, scores)
+        shift, theta = _best_shift(problem, theta), theta.copy()
+        theta[:, -1] += shift
         smooth = problem.value_and_gradient(theta)
         value, gradient = smooth
         steep = float(abs(gradient[:, -1]).max())
@@ -214,31 +213,21 @@ def is_separated(problem: Problem, theta: np.ndarray) -> bool:
     return min(found) > 0
 
 
-def _kept_scores(problem: Problem, theta: np.ndarray) -> list[Any]:
-    score = delayed(scores_of)
-    (kept,) = persist([score(theta, chunk.X) for chunk in problem.rows.chunks], **problem.run)
-    return list(kept)
+def _best_shift(problem: Problem, theta: np.ndarray) -> np.ndarray:
+    """Return what to add to the intercepts, by Newton's method on scores that are kept.
 
-
-def _summed(problem: Problem, scores: list[Any], function: Callable[..., Any]) -> Any:
-    """Return a function of leaves that sums another over kept scores, targets and weights."""
-    part = delayed(function)
-    pairs = list(zip(scores, problem.rows.chunks, strict=True))
-    return trace(
+    Steps are held short by a curvature of their own, in proportion to the gradient: where all
+    scores are large the loss is straight, and plain steps would lead anywhere.
+    """
+    part, score, chunks = delayed(intercept_sums), delayed(scores_of), problem.rows.chunks
+    (scores,) = persist([score(theta, chunk.X) for chunk in chunks], **problem.run)
+    pairs = list(zip(scores, chunks, strict=True))
+    total = trace(
         lambda shift: tree_sum(
             [part(problem.loss, shift, kept, chunk.y, chunk.weight) for kept, chunk in pairs]
         ),
         **problem.run,
     )
-
-
-def _best_shift(problem: Problem, scores: list[Any]) -> np.ndarray:
-    """Return what to add to the intercepts, by Newton's method.
-
-    Steps are held short by a curvature of their own, in proportion to the gradient: where all
-    scores are large the loss is straight, and plain steps would lead anywhere.
-    """
-    total = _summed(problem, scores, intercept_sums)
     shift = np.zeros(problem.shape[0])
     value, gradient, hessian = total(shift)
     radius = _FIRST
@@ -268,10 +257,9 @@ def _gap_of_box(
     """Return the gap of an l1 penalty alone, by a dual point inside of what it allows."""
     largest = float(abs(gradient[:, :-1]).max())
     factor = min(1.0, problem.l1 / largest) if largest else 1.0
-    zero = np.zeros(problem.shape[0])
     part, score = delayed(dual_sum), delayed(scores_of)
     sums = compute(*[
-        part(problem.loss, zero, factor, score(theta, chunk.X), chunk.y, chunk.weight)
+        part(problem.loss, factor, score(theta, chunk.X), chunk.y, chunk.weight)
         for chunk in problem.rows.chunks
     ], **problem.run)
     primal = value + problem.l1 * float(abs(theta[:, :-1]).sum())

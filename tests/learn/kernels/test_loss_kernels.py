@@ -173,7 +173,7 @@ def test_fenchel_and_young_are_equal_at_the_derivatives(loss, weighted):
     scores = scores_of(theta, X)
     losses, slopes = loss.residuals(scores, y)
     s = np.ones(N) if weight is None else weight
-    found = dual_sum(loss, np.zeros(len(theta)), 1.0, scores, y, weight)
+    found = dual_sum(loss, 1.0, scores, y, weight)
     assert found == pytest.approx(s @ losses - s @ (scores * slopes).sum(axis=1), rel=1e-10)
 
 
@@ -182,7 +182,7 @@ def test_other_dual_points_are_below(loss, factor):
     theta, X, y, _ = case(loss)
     scores = scores_of(theta, X)
     losses, slopes = loss.residuals(scores, y)
-    found = dual_sum(loss, np.zeros(len(theta)), factor, scores, y, None)
+    found = dual_sum(loss, factor, scores, y, None)
     assert found <= (losses - factor * (scores * slopes).sum(axis=1)).sum() + 1e-9
 
 
