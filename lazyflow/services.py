@@ -1,11 +1,15 @@
-"""The one table by which lower layers reach services of higher ones.
+"""Imports by text: the table by which lower layers reach services of higher ones, and names that
+a package imports at their first use.
 
 Layers import downwards only. A service that a method of a lower layer offers and a higher layer
 does (``x.visualize()``, the HTML of an array in a notebook, dask's objects as arguments) is looked
-up here by name. There is no other import by string, and a test reads this table.
+up here by name. A test reads this table.
 """
 
+from collections.abc import Mapping
 from typing import Any
+
+from lazyflow import config
 
 SERVICES: dict[str, str] = {
     "visualize": "lazyflow.diagnostics.visualize:visualize",
@@ -24,3 +28,27 @@ def service(name: str) -> Any:
 
     module, _, attribute = SERVICES[name].partition(":")
     return getattr(import_module(module), attribute)
+
+
+def public_name(package: str, modules: Mapping[str, str], name: str) -> Any:
+    """Return what a package has by a name; by module, `modules` has all its names.
+
+    >>> public_name("lazyflow.learn", {"solvers.minimize": "minimize"}, "minimise")
+    Traceback (most recent call last):
+    ...
+    AttributeError: module 'lazyflow.learn' has no attribute 'minimise'; did you mean 'minimize'?
+    """
+    from importlib import import_module
+
+    module_of = {each: module for module, names in modules.items() for each in names.split()}
+    if name not in module_of:
+        hint = config.nearest(name, module_of)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+    try:
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        raise ModuleNotFoundError(
+            f'{package}.{name} needs scikit-learn: pip install "lazyflow[learn]"', name=error.name
+        ) from None

@@ -241,8 +241,7 @@ def test_imports_by_string_are_those_of_the_table():
     """Only services.py and the tables of public names look modules up by text."""
     users = [m for m, path in MODULES.items() if "import_module(" in path.read_text()]
     assert sorted(users) == [
-        "lazyflow", "lazyflow.array.dispatch", "lazyflow.learn", "lazyflow.services",
-        "lazyflow.tune",
+        "lazyflow", "lazyflow.array.dispatch", "lazyflow.services",
     ]
     assert SERVICES == {
         "visualize": "lazyflow.diagnostics.visualize:visualize",

@@ -18,7 +18,7 @@ The path of one ``fit``, in reading order::
     kernels/     functions of the rows of one chunk, without graphs
     solvers/     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, minimize
     estimators/  estimators with scikit-learn's names
-    parallel/    networks of PyTorch and Keras, trained in actors that hold one copy each
+    parallel     networks of PyTorch and Keras, trained in actors that hold one copy each
     chunked/     scaling, splitting and scores of chunked arrays
     examples/    small programs on futures and worker states; SAGA as written for dask in 2017
     trees        arrays in dicts and lists, for lazyflow.weights
@@ -28,10 +28,9 @@ Modules are imported on first use. Estimators and `chunked` need scikit-learn:
 ``pip install "lazyflow[learn]"``.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lazyflow import config
+from lazyflow.services import public_name
 
 if TYPE_CHECKING:
     from lazyflow.learn.chunked.metrics import (
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from lazyflow.learn.estimators.elastic_net import ElasticNet, Lasso
     from lazyflow.learn.estimators.least_squares import LinearRegression, Ridge
     from lazyflow.learn.estimators.logistic_regression import LogisticRegression
-    from lazyflow.learn.parallel.training import DataParallel
+    from lazyflow.learn.parallel import DataParallel
     from lazyflow.learn.solvers.minimize import minimize
 
 __all__ = [
@@ -55,36 +54,19 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DataParallel": "parallel.training",
-    "ElasticNet": "estimators.elastic_net",
-    "Lasso": "estimators.elastic_net",
-    "LinearRegression": "estimators.least_squares",
-    "LogisticRegression": "estimators.logistic_regression",
-    "Ridge": "estimators.least_squares",
-    "StandardScaler": "chunked.scaling",
-    "accuracy_score": "chunked.metrics",
-    "log_loss": "chunked.metrics",
-    "mean_squared_error": "chunked.metrics",
-    "minimize": "solvers.minimize",
-    "r2_score": "chunked.metrics",
-    "train_test_split": "chunked.splitting",
+    "chunked.metrics": "accuracy_score log_loss mean_squared_error r2_score",
+    "chunked.scaling": "StandardScaler",
+    "chunked.splitting": "train_test_split",
+    "estimators.elastic_net": "ElasticNet Lasso",
+    "estimators.least_squares": "LinearRegression Ridge",
+    "estimators.logistic_regression": "LogisticRegression",
+    "parallel": "DataParallel",
+    "solvers.minimize": "minimize",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        hint = config.nearest(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
-    try:
-        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sklearn":
-            raise
-        raise ModuleNotFoundError(
-            f'lazyflow.learn.{name} needs scikit-learn: pip install "lazyflow[learn]"',
-            name=error.name,
-        ) from None
-    globals()[name] = found
+    found = globals()[name] = public_name(__name__, _MODULES, name)
     return found
 
 

@@ -11,5 +11,4 @@ The modules, in reading order::
     background.py   tasks that `persist` started
     tasks.py        the tasks of the contract, which workers import
     signals.py      how a test and its tasks wait for each other, in any thread or process
-    walk.py         the files that one call goes through
 """

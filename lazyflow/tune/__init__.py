@@ -32,10 +32,9 @@ The modules::
 Samplers that learn, and the table in a terminal, need ``pip install "lazyflow[tune]"``.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lazyflow import config
+from lazyflow.services import public_name
 
 if TYPE_CHECKING:
     from lazyflow.tune.callbacks import Callback, TensorBoardCallback
@@ -96,52 +95,22 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ASHA": "stopping",
-    "Callback": "callbacks",
-    "GridSearchCV": "model_selection",
-    "HalvingGridSearchCV": "model_selection",
-    "HalvingRandomSearchCV": "model_selection",
-    "HyperBand": "stopping",
-    "MedianStopping": "stopping",
-    "PBT": "stopping",
-    "Pruner": "stopping",
-    "RandomizedSearchCV": "model_selection",
-    "SearchResult": "result",
-    "TensorBoardCallback": "callbacks",
-    "Trial": "trial",
-    "TrialDecision": "stopping",
-    "choice": "space",
-    "grid_search": "space",
-    "load_state": "reporting",
-    "lograndint": "space",
-    "loguniform": "space",
-    "qloguniform": "space",
-    "qrandint": "space",
-    "quniform": "space",
-    "randint": "space",
-    "report": "reporting",
-    "resume": "search",
-    "run": "search",
-    "sample_from": "space",
-    "trial_number": "reporting",
-    "uniform": "space",
+    "callbacks": "Callback TensorBoardCallback",
+    "model_selection":
+        "GridSearchCV HalvingGridSearchCV HalvingRandomSearchCV RandomizedSearchCV",
+    "reporting": "load_state report trial_number",
+    "result": "SearchResult",
+    "search": "resume run",
+    "space":
+        "choice grid_search lograndint loguniform qloguniform qrandint quniform randint "
+        "sample_from uniform",
+    "stopping": "ASHA HyperBand MedianStopping PBT Pruner TrialDecision",
+    "trial": "Trial",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        hint = config.nearest(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
-    try:
-        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sklearn":
-            raise
-        raise ModuleNotFoundError(
-            f'lazyflow.tune.{name} needs scikit-learn: pip install "lazyflow[learn]"',
-            name=error.name,
-        ) from None
-    globals()[name] = found
+    found = globals()[name] = public_name(__name__, _MODULES, name)
     return found
 
 

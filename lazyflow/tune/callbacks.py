@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from lazyflow.tune.result import SearchResult
+from lazyflow.tune.result import SearchResult, html_table, short
 from lazyflow.tune.trial import COMPLETED, FAILED, RUNNING, STOPPED, Trial
 
 __all__ = ["Callback", "TensorBoardCallback"]
@@ -173,7 +173,7 @@ class _Display(Callback):
 
     def _row(self, trial: Trial) -> list[str]:
         value = trial.value(self.result.metric)
-        shown = ", ".join(f"{path}={_short(v)}" for path, v in trial.drawn.items())
+        shown = ", ".join(f"{path}={short(v)}" for path, v in trial.drawn.items())
         return [
             str(trial.number), trial.status, "" if value is None else f"{value:.6g}",
             str(len(trial.history)), shown or repr(trial.config)[:60],
@@ -182,10 +182,6 @@ class _Display(Callback):
     def titles(self) -> list[str]:
         """Return what stands above `rows`."""
         return ["trial", "status", self.result.metric, "reports", "parameters"]
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else repr(value)[:30]
 
 
 class TrialLines(_Display):
@@ -259,11 +255,4 @@ class NotebookTable(_Display):
             self._shown_at = monotonic()
 
     def _table(self) -> str:
-        from html import escape
-
-        head = "".join(f"<th>{escape(title)}</th>" for title in self.titles())
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self.rows()
-        )
-        return f"<p>{escape(self.summary())}</p><table><tr>{head}</tr>{rows}</table>"
+        return html_table(self.summary(), self.titles(), self.rows())

@@ -2,121 +2,16 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Sequence
+from html import escape
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from lazyflow import config
 from lazyflow.tune.sampling import OptunaSampler
 from lazyflow.tune.space import Space, leaves_of
 from lazyflow.tune.trial import COMPLETED, FAILED, Trial, loss
-
-# -- pictures of a search, by Bokeh -------------------------------------------------------
-
-_WIDTH, _HEIGHT = 640, 360
-
-
-class PlottedSearch(NamedTuple):
-    """The trials that have reported the metric, best first, and their space."""
-
-    ranked: Sequence[Trial]
-    space: Space
-    metric: str
-    mode: str
-
-
-def plot(kind: str, *found: Any) -> Any:
-    """Return a figure of a kind of a `PlottedSearch`, whose fields follow."""
-    make = _KINDS.get(kind)
-    if make is None:
-        hint = config.nearest(str(kind), _KINDS)
-        raise ValueError(f"there is no plot {kind!r}{hint} Plots are {', '.join(_KINDS)}.")
-    return make(PlottedSearch(*found))
-
-
-def _figure(**options: Any) -> Any:
-    from bokeh.plotting import figure
-
-    return figure(width=_WIDTH, height=_HEIGHT, **options)
-
-
-def _history(result: PlottedSearch) -> Any:
-    trials = sorted(result.ranked, key=lambda trial: trial.number)
-    values = [trial.metrics[result.metric] for trial in trials]
-    numbers = [trial.number for trial in trials]
-    best = list(accumulate(values, min if result.mode == "min" else max))
-    found = _figure(title="Trials", x_axis_label="trial", y_axis_label=result.metric)
-    found.scatter(numbers, values, size=7, legend_label=result.metric)
-    found.step(numbers, best, mode="after", color="firebrick", legend_label="best so far")
-    return found
-
-
-def _reports(result: PlottedSearch) -> Any:
-    found = _figure(title="Reports", x_axis_label="report", y_axis_label=result.metric)
-    for trial, color in zip(result.ranked, _colors(result), strict=True):
-        steps = [k for k, each in enumerate(trial.history, 1) if result.metric in each]
-        values = [trial.history[k - 1][result.metric] for k in steps]
-        found.line(steps, values, color=color)
-        found.scatter(steps[-1:], values[-1:], color=color)
-    return found
-
-
-def _parallel(result: PlottedSearch) -> Any:
-    trials = result.ranked
-    names = [*trials[0].drawn, result.metric]
-    columns = [_places([_of(trial, name, result.metric) for trial in trials]) for name in names]
-    found = _figure(title="Parameters", x_range=names, y_axis_label="smallest to largest")
-    lines = list(zip(*columns, strict=True))
-    found.multi_line([names] * len(lines), [list(line) for line in lines], color=_colors(result))
-    return found
-
-
-def _of(trial: Trial, name: str, metric: str) -> Any:
-    return trial.metrics[metric] if name == metric else trial.drawn[name]
-
-
-def _places(values: list[Any]) -> list[float]:
-    """Return where values are between the smallest, 0, and the largest, 1."""
-    if not all(isinstance(value, int | float) for value in values):
-        texts = sorted({repr(value) for value in values})
-        values = [texts.index(repr(value)) for value in values]
-    elif min(values) > 0 and max(values) > 100 * min(values):  # drawn by its logarithm
-        values = [math.log(value) for value in values]
-    low, span = min(values), max(values) - min(values)
-    return [(value - low) / span if span else 0.5 for value in values]
-
-
-def _colors(result: PlottedSearch) -> list[str]:
-    """Return a color for each ranked trial, the darkest for the best."""
-    from bokeh.palettes import viridis
-
-    count = len(result.ranked)
-    return list(viridis(min(count, 256)))[:count] + ["#fde725"] * (count - 256)
-
-
-def _importance(result: PlottedSearch) -> Any:
-    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-
-    sampler = OptunaSampler(result.space, None)
-    for trial in result.ranked:
-        sampler.known(trial.number, trial.drawn)
-        value = trial.metrics[result.metric]
-        sampler.ended(trial.number, COMPLETED, value if result.mode == "min" else -value)
-    shares = get_param_importances(sampler.study, evaluator=PedAnovaImportanceEvaluator())
-    names = list(shares)[::-1]
-    found = _figure(title="What matters", y_range=names, x_axis_label="importance")
-    found.hbar(names, height=0.6, right=[shares[name] for name in names])
-    return found
-
-
-_KINDS: dict[str, Callable[[Any], Any]] = {
-    "history": _history, "importance": _importance, "parallel": _parallel, "reports": _reports,
-}
-
-
-# -- what a search has found --------------------------------------------------------------
 
 _ROWS = 20  # of the table in a notebook
 
@@ -156,6 +51,7 @@ class SearchResult:
         self.trials: list[Trial] = []
         self.space = space
         self.metric, self.mode = metric, mode
+        self.sign = 1 if mode == "min" else -1  # values times it are losses
         self.total, self.deadline = total, deadline
         self.was_interrupted = False
 
@@ -171,8 +67,7 @@ class SearchResult:
 
     def ranked(self) -> list[Trial]:
         """Return the trials that have reported the metric, best first."""
-        sign = 1 if self.mode == "min" else -1
-        losses = [(loss(t.value(self.metric), sign), t.number, t) for t in self.trials]
+        losses = [(loss(t.value(self.metric), self.sign), t.number, t) for t in self.trials]
         return [t for found, _, t in sorted(losses, key=lambda each: each[:2]) if found < math.inf]
 
     @property
@@ -223,7 +118,10 @@ class SearchResult:
         ranked = self.ranked()
         if not ranked:
             raise ValueError(f"no trial has reported a number as {self.metric!r}: nothing to plot")
-        return plot(kind, ranked, self.space, self.metric, self.mode)
+        if kind not in _PLOTS:
+            hint = config.nearest(str(kind), _PLOTS)
+            raise ValueError(f"there is no plot {kind!r}{hint} Plots are {', '.join(_PLOTS)}.")
+        return _PLOTS[kind](self, ranked)
 
     def __repr__(self) -> str:
         ranked = self.ranked()
@@ -243,13 +141,104 @@ class SearchResult:
             leaves, value = leaves_of(t.config), t.value(self.metric)
             cells = [
                 t.number, t.status, "" if value is None else f"{value:.6g}",
-                *(_short(leaves.get(path)) for path in paths), len(t.history), f"{t.seconds:.2g}",
+                *(short(leaves.get(path)) for path in paths), len(t.history), f"{t.seconds:.2g}",
             ]
-            lines.append("".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells))
-        titles = "".join(f"<th>{html.escape(title)}</th>" for title in head)
-        rows = "".join(f"<tr>{line}</tr>" for line in lines)
-        return f"<p>{html.escape(repr(self))}</p><table><tr>{titles}</tr>{rows}</table>"
+            lines.append(cells)
+        return html_table(repr(self), head, lines)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Return a parameter in a few characters."""
     return f"{value:.4g}" if isinstance(value, float) else repr(value)[:40]
+
+
+def html_table(heading: str, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table below a line of text."""
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<p>{escape(heading)}</p><table><tr>{head}</tr>{body}</table>"
+
+
+# -- pictures of a search and its ranked trials, by Bokeh ---------------------------------
+
+_WIDTH, _HEIGHT = 640, 360
+
+
+def _figure(**options: Any) -> Any:
+    from bokeh.plotting import figure
+
+    return figure(width=_WIDTH, height=_HEIGHT, **options)
+
+
+def _history(result: SearchResult, ranked: list[Trial]) -> Any:
+    trials = sorted(ranked, key=lambda trial: trial.number)
+    values = [trial.metrics[result.metric] for trial in trials]
+    numbers = [trial.number for trial in trials]
+    best = list(accumulate(values, min if result.sign > 0 else max))
+    found = _figure(title="Trials", x_axis_label="trial", y_axis_label=result.metric)
+    found.scatter(numbers, values, size=7, legend_label=result.metric)
+    found.step(numbers, best, mode="after", color="firebrick", legend_label="best so far")
+    return found
+
+
+def _reports(result: SearchResult, ranked: list[Trial]) -> Any:
+    found = _figure(title="Reports", x_axis_label="report", y_axis_label=result.metric)
+    for trial, color in zip(ranked, _colors(ranked), strict=True):
+        steps = [k for k, each in enumerate(trial.history, 1) if result.metric in each]
+        values = [trial.history[k - 1][result.metric] for k in steps]
+        found.line(steps, values, color=color)
+        found.scatter(steps[-1:], values[-1:], color=color)
+    return found
+
+
+def _parallel(result: SearchResult, ranked: list[Trial]) -> Any:
+    names = [*ranked[0].drawn, result.metric]
+    columns = [_places([_of(trial, name, result.metric) for trial in ranked]) for name in names]
+    found = _figure(title="Parameters", x_range=names, y_axis_label="smallest to largest")
+    lines = list(zip(*columns, strict=True))
+    found.multi_line([names] * len(lines), [list(line) for line in lines], color=_colors(ranked))
+    return found
+
+
+def _of(trial: Trial, name: str, metric: str) -> Any:
+    return trial.metrics[metric] if name == metric else trial.drawn[name]
+
+
+def _places(values: list[Any]) -> list[float]:
+    """Return where values are between the smallest, 0, and the largest, 1."""
+    if not all(isinstance(value, int | float) for value in values):
+        texts = sorted({repr(value) for value in values})
+        values = [texts.index(repr(value)) for value in values]
+    elif min(values) > 0 and max(values) > 100 * min(values):  # drawn by its logarithm
+        values = [math.log(value) for value in values]
+    low, span = min(values), max(values) - min(values)
+    return [(value - low) / span if span else 0.5 for value in values]
+
+
+def _colors(ranked: list[Trial]) -> list[str]:
+    """Return a color for each ranked trial, the darkest for the best."""
+    from bokeh.palettes import viridis
+
+    count = len(ranked)
+    return list(viridis(min(count, 256)))[:count] + ["#fde725"] * (count - 256)
+
+
+def _importance(result: SearchResult, ranked: list[Trial]) -> Any:
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    sampler = OptunaSampler(result.space, None)
+    for trial in ranked:
+        sampler.known(trial.number, trial.drawn)
+        sampler.ended(trial.number, COMPLETED, result.sign * trial.metrics[result.metric])
+    shares = get_param_importances(sampler.study, evaluator=PedAnovaImportanceEvaluator())
+    names = list(shares)[::-1]
+    found = _figure(title="What matters", y_range=names, x_axis_label="importance")
+    found.hbar(names, height=0.6, right=[shares[name] for name in names])
+    return found
+
+
+_PLOTS: dict[str, Callable[[SearchResult, list[Trial]], Any]] = {
+    "history": _history, "importance": _importance, "parallel": _parallel, "reports": _reports,
+}

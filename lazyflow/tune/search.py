@@ -105,7 +105,6 @@ class Search:
     def __post_init__(self) -> None:
         given = self.given
         self.metric = given.metric
-        self.sign = 1 if given.mode == "min" else -1
         space = Space(given.space)
         per = given.num_samples
         if given.sampler == "grid":
@@ -113,7 +112,7 @@ class Search:
         self.space = space
         total = (per or _TRIALS) * space.combinations
         self.result = SearchResult(space, given.metric, given.mode, total, self.deadline)
-        self.trials = self.result.trials
+        self.sign, self.trials = self.result.sign, self.result.trials
         self.sampler = sampler_of(given.sampler, space, given.seed)
         self.pruner = pruner_of(given.pruner)
         if self.pruner is not None:

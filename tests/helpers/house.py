@@ -1,7 +1,7 @@
 """Figures of the package's structure: ``python tests/helpers/house.py`` prints them.
 
 Modules and their lines, modules that a single other one imports, and the way of one call (see
-`lazyflow.testing.walk`). Few modules with much in each, and short ways, are easier to learn.
+`way_of_a_call`). Few modules with much in each, and short ways, are easier to learn.
 """
 
 import ast
@@ -9,8 +9,9 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
+from way_of_a_call import walk
+
 import lazyflow
-from lazyflow.testing.walk import walk
 
 ROOT = Path(lazyflow.__file__).parent
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import assert_all_finite, check_consistent_length
 
 from lazyflow.learn.chunked.moments import moments_of
-from lazyflow.learn.chunked.rows import any_chunked, cut_alike, sum_of_parts
+from lazyflow.learn.chunked.rows import any_chunked, check_one_axis, cut_alike, sum_of_parts
 
 __all__ = [
     "LossTable", "accuracy_score", "log_loss", "loss_of_block", "loss_of_table",
@@ -99,10 +99,7 @@ def loss_of_block(y_prob: Any, y_true: Any, weights: Any = None) -> LossTable:
     if y_prob.dtype not in (np.float16, np.float32, np.float64):
         y_prob = y_prob.astype(np.float64)
     assert_all_finite(y_prob, input_name="y_pred")
-    weight = float(len(y_prob))
-    if weights is not None:
-        assert_all_finite(weights, input_name="sample_weight")
-        weight = float(weights.sum(dtype=np.float64))
+    weight = _weight(len(y_prob), weights)
     least, most = y_prob.min(initial=1), y_prob.max(initial=0)
     one_axis = y_prob.ndim == 1 or y_prob.shape[1] == 1
     if one_axis:
@@ -288,12 +285,8 @@ def r2_score(y_true: Any, y_pred: Any, *, sample_weight: Any = None) -> float:
 
 def _alike(y_true: Any, y_pred: Any, sample_weight: Any) -> list[Any]:
     arrays = cut_alike(y_true, y_pred, sample_weight)
-    weights = arrays[2]
-    if weights is not None and weights.ndim != 1:
-        raise ValueError(
-            f"Sample weights must be 1D array or scalar, got {weights.ndim}D array. Expected "
-            f"either a scalar value or a 1D array of length {arrays[0].shape[0]}."
-        )
+    if arrays[2] is not None:
+        check_one_axis(arrays[2], arrays[0].shape[0])
     return arrays
 
 
@@ -305,7 +298,7 @@ def _mean(total: Any, weight: Any) -> float:
 
 def _weight(rows: int, weights: Any) -> float:
     if weights is None:
-        return rows
+        return float(rows)
     assert_all_finite(weights, input_name="sample_weight")
     return float(weights.sum(dtype=np.float64))
 

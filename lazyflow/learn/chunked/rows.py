@@ -15,7 +15,9 @@ from lazyflow import compute, tree_reduce
 from lazyflow.array import Array
 from lazyflow.learn.data.inputs import is_chunked
 
-__all__ = ["any_chunked", "cut_alike", "in_chunks", "sum_of_parts", "sums_by_column"]
+__all__ = [
+    "any_chunked", "check_one_axis", "cut_alike", "in_chunks", "sum_of_parts", "sums_by_column",
+]
 
 
 def any_chunked(*arrays: Any) -> bool:
@@ -39,6 +41,20 @@ def any_chunked(*arrays: Any) -> bool:
                 "join them by lazyflow.array.concatenate([...]), or compute it first"
             )
     return any(isinstance(x, Array) for x in arrays)
+
+
+def check_one_axis(weights: Any, rows: int | None) -> None:
+    """Refuse weights of so many rows that have another number of axes, in scikit-learn's words.
+
+    Examples
+    --------
+    >>> check_one_axis(np.ones(3), 3)
+    """
+    if weights.ndim != 1:
+        raise ValueError(
+            f"Sample weights must be 1D array or scalar, got {weights.ndim}D array. Expected "
+            f"either a scalar value or a 1D array of length {rows}."
+        )
 
 
 def cut_alike(*arrays: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from lazyflow import array as la
 from lazyflow.array import Array
 from lazyflow.learn.chunked.moments import ColumnMoments, moments_of
-from lazyflow.learn.chunked.rows import any_chunked, cut_alike, sums_by_column
+from lazyflow.learn.chunked.rows import any_chunked, check_one_axis, cut_alike, sums_by_column
 
 __all__ = ["StandardScaler"]
 
@@ -237,11 +237,7 @@ def _checked_weights(X: Array, sample_weight: Any) -> Any:
         X.with_known_sizes()
         return la.full(X.shape[0], float(sample_weight), chunks=X.chunks[:1])  # type: ignore[arg-type]
     weights = sample_weight if isinstance(sample_weight, Array) else np.asarray(sample_weight)
-    if weights.ndim != 1:
-        raise ValueError(
-            f"Sample weights must be 1D array or scalar, got {weights.ndim}D array. Expected "
-            f"either a scalar value or a 1D array of length {X.shape[0]}."
-        )
+    check_one_axis(weights, X.shape[0])
     if None not in (X.shape[0], weights.shape[0]) and weights.shape != X.shape[:1]:
         raise ValueError(f"sample_weight.shape == {weights.shape}, expected {X.shape[:1]}!")
     return weights

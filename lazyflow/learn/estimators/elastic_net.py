@@ -1,7 +1,6 @@
 """`ElasticNet` and `Lasso`: coordinate descent on products of features, or SAGA."""
 
 import warnings
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -12,18 +11,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from lazyflow.api.progress_events import as_work
 from lazyflow.graph.task import users_depth
 from lazyflow.learn.data.rows import Rows
-from lazyflow.learn.estimators.least_squares import LinearRegressor
+from lazyflow.learn.estimators.least_squares import WIDE, LinearRegressor
 from lazyflow.learn.estimators.linear_estimator import LIMITS, put_again
-from lazyflow.learn.kernels.losses import SQUARES
 from lazyflow.learn.solvers.coordinate_descent import elastic_net
 from lazyflow.learn.solvers.least_squares import feature_sums, least_squares
-from lazyflow.learn.solvers.problem import Problem
-from lazyflow.learn.solvers.saga import saga
-from lazyflow.learn.solvers.stopping import Callback, StopRule
+from lazyflow.learn.solvers.stopping import Callback
 
 __all__ = ["ElasticNet", "Lasso"]
-
-_WIDE = 2000  # features: their products are 32 MB
 
 
 class ElasticNet(LinearRegressor):
@@ -118,9 +112,11 @@ class ElasticNet(LinearRegressor):
         """
         self._check_parameters()
         rows = self._rows(X, y, sample_weight)
-        wide = rows.n_features > _WIDE and not self.positive
+        wide = rows.n_features > WIDE and not self.positive
         if self.solver == "saga" or (self.solver == "auto" and wide):
-            self._fit_saga(rows)
+            l1, l2 = self.alpha * self.l1_ratio, self.alpha * (1 - self.l1_ratio)
+            self._fit_iteratively(rows, l1, l2, "saga", self.max_iter)
+            self.dual_gap_: Any = self.gap_
         elif self.alpha == 0:  # for which coordinate descent is slow
             self._keep_theta(least_squares(rows, self.fit_intercept, self._run)[0])
             self._keep_end([0.0] * rows.targets.outputs, [1] * rows.targets.outputs, True)
@@ -169,18 +165,8 @@ class ElasticNet(LinearRegressor):
 
     def _keep_end(self, gaps: list[float], counts: list[int], good: bool) -> None:
         self.gap_, self.converged_ = max(gaps), good
-        self.dual_gap_: Any = gaps[0] if self._columns is None else np.array(gaps)
+        self.dual_gap_ = gaps[0] if self._columns is None else np.array(gaps)
         self.n_iter_: Any = counts[0] if self._columns is None else np.array(counts)
-
-    def _fit_saga(self, rows: Rows) -> None:
-        problem = Problem(
-            rows, SQUARES, self.alpha * self.l1_ratio, self.alpha * (1 - self.l1_ratio),
-            self.fit_intercept, self._run,
-        )
-        start = self._start(problem.shape, self.warm_start)
-        rule = StopRule(self.tol, None, self.max_iter, self.callback)
-        self._solve(partial(saga, problem, start, seed=self._seed(self.random_state)), rule)
-        self.dual_gap_ = self.gap_
 
 
 class Lasso(ElasticNet):

@@ -25,15 +25,19 @@ from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.saga import saga
 from lazyflow.learn.solvers.stopping import Callback, StopRule
 
-__all__ = ["LinearRegression", "LinearRegressor", "Ridge"]
+__all__ = ["WIDE", "LinearRegression", "LinearRegressor", "Ridge"]
 
-_WIDE = 2000  # features whose products are 32 MB; their solution costs more than passes from there
+WIDE = 2000  # features whose products are 32 MB; their solution costs more than passes from there
 
 
 class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
     """Base class of estimators that predict one or several numbers for each row."""
 
     fit_intercept: bool
+    tol: float  # this and the following where a solver passes over the rows
+    warm_start: bool
+    random_state: Any
+    callback: Callback | None
     _keeps_column = False  # whether one target that has an axis of its own gives it to coef_
 
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> Rows:
@@ -64,6 +68,18 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
             self.coef_, self.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
         if not self.fit_intercept:
             self.intercept_ = 0.0
+
+    def _fit_iteratively(
+        self, rows: Rows, l1: float, l2: float, solver: str, max_iter: int
+    ) -> None:
+        """Fit by a solver that passes over the rows; of the penalties there are factors beside the
+        mean loss."""
+        problem = Problem(rows, SQUARES, l1, l2, self.fit_intercept, self._run)
+        start = self._start(problem.shape, self.warm_start)
+        solve = partial(lbfgs, problem, start)
+        if solver == "saga":
+            solve = partial(saga, problem, start, seed=self._seed(self.random_state))
+        self._solve(solve, StopRule(self.tol, None, max_iter, self.callback))
 
     def predict(self, X: Any) -> Any:
         """Return the numbers (n,) or (n, t) of rows X (n, d); lazy for chunked X.
@@ -238,7 +254,7 @@ class Ridge(LinearRegressor):
         rows = self._rows(X, y, sample_weight)
         name = self.solver
         if name == "auto":
-            name = "cholesky" if rows.n_features <= _WIDE or alpha.ndim else "lbfgs"
+            name = "cholesky" if rows.n_features <= WIDE or alpha.ndim else "lbfgs"
         if name == "cholesky":
             self._keep_theta(self._at_once(rows, alpha))
             self.n_iter_ = 1
@@ -246,17 +262,7 @@ class Ridge(LinearRegressor):
             return self
         if alpha.ndim:
             raise ValueError(f"solver {name!r} takes one alpha for all targets: solver='cholesky'")
-        problem = Problem(
-            rows, SQUARES, 0.0, float(alpha) / rows.total, self.fit_intercept, self._run
-        )
-        start = self._start(problem.shape, self.warm_start)
-        rule = StopRule(
-            self.tol, None, 1000 if self.max_iter is None else self.max_iter, self.callback
-        )
-        if name == "saga":
-            self._solve(partial(saga, problem, start, seed=self._seed(self.random_state)), rule)
-        else:
-            self._solve(partial(lbfgs, problem, start), rule)
+        self._fit_iteratively(rows, 0.0, float(alpha) / rows.total, name, self.max_iter or 1000)
         self.solver_ = name
         return self
 

@@ -31,7 +31,7 @@ from lazyflow.learn.data.inputs import (
 )
 from lazyflow.learn.data.rows import Place, Rows, as_numbers, check_finite, check_names
 from lazyflow.learn.kernels.sums import scores_of
-from lazyflow.learn.solvers.stopping import Progress, Solution, StopRule
+from lazyflow.learn.solvers.stopping import Progress, Solution, StopRule, trace_arrays
 
 __all__ = ["LIMITS", "LinearEstimator", "put_again", "scores_of_chunk"]
 
@@ -201,9 +201,7 @@ class LinearEstimator(BaseEstimator, ABC):
 
     # -- keeping what was found -------------------------------------------------------------------
 
-    def _solve(
-        self, solver: Callable[[StopRule], Solution], rule: StopRule
-    ) -> None:
+    def _solve(self, solver: Callable[[StopRule], Solution], rule: StopRule) -> None:
         """Run a solver and keep what it found; also where it is interrupted on the way."""
         seen: list[Progress] = []
 
@@ -215,29 +213,24 @@ class LinearEstimator(BaseEstimator, ABC):
             found = solver(rule._replace(callback=callback))
         except BaseException:
             if seen:  # warm_start=True goes on from here
-                self._keep_theta(seen[-1].theta)
-                self._keep_trace({
-                    name: np.array([getattr(each, name) for each in seen])
-                    for name in Progress._fields[:-1]
-                }, False, seen[-1].gap, math.nan, seen[-1].passes)
+                last = seen[-1]
+                self._keep(Solution(
+                    last.theta, trace_arrays(seen), False, last.gap, math.nan, last.iteration,
+                    last.passes, "",
+                ))
             raise
-        self._keep_theta(found.theta)
-        self._keep_trace(
-            found.history, found.converged, found.gap, found.decrement, found.n_passes
-        )
+        self._keep(found)
         if found.message:
             warnings.warn(found.message, ConvergenceWarning, stacklevel=users_depth())
 
-    def _keep_trace(
-        self, history: dict[str, np.ndarray], converged: bool, gap: float, decrement: float,
-        passes: float,
-    ) -> None:
-        self.history_ = history
-        self.converged_ = converged
-        self.gap_ = gap
-        self.decrement_ = decrement
-        self.n_passes_ = passes
-        self._keep_count(max(int(history["iteration"][-1]), 1))
+    def _keep(self, found: Solution) -> None:
+        self._keep_theta(found.theta)
+        self.history_ = found.history
+        self.converged_ = found.converged
+        self.gap_ = found.gap
+        self.decrement_ = found.decrement
+        self.n_passes_ = found.n_passes
+        self._keep_count(max(int(found.history["iteration"][-1]), 1))
 
     def _keep_count(self, iterations: int) -> None:
         self.n_iter_: Any = iterations

@@ -197,10 +197,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
             rows, LOGISTIC if len(classes) == 2 else SOFTMAX, l1_ratio * strength,
             (1.0 - l1_ratio) * strength, self.fit_intercept, self._run,
         )
-        rule = StopRule(
-            self.tol, self.gap_tol, 1000 if self.max_iter is None else self.max_iter,
-            _printed(self.callback, self.verbose),
-        )
+        shown = _printed(self.callback, self.verbose)
+        rule = StopRule(self.tol, self.gap_tol, self.max_iter or 1000, shown)
         self._solve(self._solver_of(problem), rule)
         if not (problem.l1 or problem.l2) and is_separated(problem, self._theta):
             warnings.warn(

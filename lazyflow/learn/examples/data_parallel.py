@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import lazyflow
-from lazyflow.learn.parallel.training import DataParallel
+from lazyflow.learn.parallel import DataParallel
 
 __all__ = ["Compared", "DigitNetwork", "alone", "batches", "main"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.learn.examples.linear import RATE, LinearModel
-from lazyflow.learn.parallel.training import KerasTrainer
+from lazyflow.learn.parallel import KerasTrainer
 from lazyflow.weights import get_weights, set_weights
 
 __all__ = ["MODELS", "clear", "first_weights"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from lazyflow.learn.kernels.derivatives import compiled, kernel, making
+from lazyflow.learn.kernels.compiling import compiled, kernel, making
 from lazyflow.learn.kernels.pointers import Addresses, addresses_of, chunk_of, numbers_at, rows_at
 
 __all__ = ["largest_curvature", "largest_row", "product_with_gram", "row_sums"]

@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, types
 
-from lazyflow.learn.kernels.derivatives import compiled, machine_code, making
+from lazyflow.learn.kernels.compiling import compiled, machine_code, making
 
 __all__ = ["Addresses", "addresses_of", "ask_for_rows", "chunk_of", "numbers_at", "rows_at"]
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
-from lazyflow.learn.kernels.derivatives import LossKind, compiled, kernel, write_slopes
+from lazyflow.learn.kernels.compiling import compiled, inlined, kernel
+from lazyflow.learn.kernels.losses import Loss, write_slopes, write_slopes_of_one
 from lazyflow.learn.kernels.pointers import (
     Addresses,
     addresses_of,
@@ -16,17 +18,12 @@ from lazyflow.learn.kernels.pointers import (
     numbers_at,
     rows_at,
 )
-from lazyflow.learn.kernels.tiles import add_rows, exponential, write_scores
+from lazyflow.learn.kernels.tiles import add_rows, write_scores
 
-__all__ = ["StepSizes", "dense_steps", "sparse_steps"]
+__all__ = ["SagaState", "StepSizes", "take_steps"]
 
-
-# -- steps of SAGA and SVRG through blocks of neighbouring rows of dense chunks -----------
-#
-# Rows are read as if their mean were zero, without a copy: the shift goes into the score of a block
-# (one product with the mean) and into what the block changes.
-
-_AHEAD = 3  # blocks for whose rows the memory is asked beforehand
+SagaState = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Coefficients, slopes of the rows as they were seen last, and the average gradient."""
 
 
 class StepSizes(NamedTuple):
@@ -55,6 +52,90 @@ class StepSizes(NamedTuple):
     per_block: float
     per_weight: float
     free: float
+
+
+def take_steps(
+    loss: Loss, theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: Sequence[Any],
+    starts: np.ndarray, block: int, feature: np.ndarray, sizes: StepSizes, fixed: bool = False,
+) -> SagaState:
+    """Take the steps of some blocks of rows; return (theta, table, average), new arrays.
+
+    A step is that of a block of dense rows, or of each row of a block in CSR format.
+
+    Parameters
+    ----------
+    theta, average
+        (K, d + 1), intercepts last.
+    table
+        (rows, K): the slopes of rows as they were seen last.
+    chunks
+        X, y and weights or None of each.
+    starts, block
+        The blocks are rows ``starts[j]`` to ``starts[j] + block``, counted through all chunks. A
+        block may lie in several: the result has the same bits for any chunks.
+    feature
+        (d,) Of dense rows the mean, of sparse ones the number of rows divided by the number of
+        those that have the feature.
+    fixed
+        Table and average stay (SVRG); for dense rows.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from lazyflow.learn.kernels.losses import LOGISTIC
+    >>> state = np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2))
+    >>> how = np.array([0]), 1, np.zeros(1), StepSizes(0.1, 0.0, 0.0, 1.0, 1.0, 1.0)
+    >>> for X in np.array([[2.0]]), csr_array([[2.0]]):
+    ...     theta, table, _ = take_steps(LOGISTIC, *state, [(X, np.array([[1.0]]), None)], *how)
+    ...     print(theta, table)
+    [[0.1  0.05]] [[-0.5]]
+    [[0.1  0.05]] [[-0.5]]
+    """
+    Xs, ys, weights = zip(*chunks, strict=True)
+    state = loss.kind, theta, table, average
+    how = addresses_of(ys), addresses_of(weights), starts, block, feature, sizes
+    found: SagaState
+    if not issparse(Xs[0]):
+        found = _dense_steps(*state, addresses_of(Xs), *how, fixed)
+        return found
+    places = np.result_type(*[each for X in Xs for each in (X.indices, X.indptr)])
+    parts = [
+        (X.data, X.indices.astype(places, copy=False), X.indptr.astype(places, copy=False))
+        for X in Xs
+    ]
+    rows = _SparseRows(*map(addresses_of, zip(*parts, strict=True)))
+    found = _sparse_steps(*state, rows, *how)
+    return found
+
+
+# -- the step of one coefficient ------------------------------------------------------------------
+
+
+@inlined
+def _move(
+    theta: np.ndarray, average: np.ndarray, k: int, j: int, along: float, change: float,
+    threshold: float, sizes: StepSizes,
+) -> None:
+    """Move a coefficient along a gradient, and its average by what the rows of a step change."""
+    to = theta[k, j] - sizes.step * along
+    theta[k, j] = to - min(max(to, -threshold), threshold)
+    average[k, j] += sizes.per_weight * change
+
+
+@inlined
+def _move_intercept(
+    theta: np.ndarray, average: np.ndarray, k: int, d: int, change: float, sizes: StepSizes
+) -> None:
+    theta[k, d] -= sizes.free * sizes.step * (sizes.per_block * change + average[k, d])
+    average[k, d] += sizes.per_weight * change
+
+
+# -- steps through blocks of dense rows -----------------------------------------------------------
+#
+# Rows are read as if their mean were zero, without a copy: the shift goes into the score of a block
+# (one product with the mean) and into what the block changes.
+
+_AHEAD = 3  # blocks for whose rows the memory is asked beforehand
 
 
 @compiled
@@ -134,12 +215,7 @@ def _add_changes_of_one(
     count = rows.high - low
     y, slopes = rows.y.reshape(rows.y.size), table.reshape(table.size)  # of one column each
     write_scores(w, offset, rows.X, low, rows.high, tile)
-    if kind == LossKind.LOGISTIC:
-        for i in range(count):
-            tile[i] = -y[low + i] / (1.0 + exponential(tile[i] * y[low + i]))
-    else:
-        for i in range(count):
-            tile[i] -= y[low + i]
+    write_slopes_of_one(kind, tile, y, low, count)
     for i in range(count):
         fresh = tile[i]
         tile[i] -= slopes[seen + i]
@@ -163,41 +239,10 @@ def _take_step(
         for j in range(d):
             moved = change[k, j] - mean[j] * total
             along = sizes.per_block * moved + average[k, j] + sizes.l2 * theta[k, j]
-            to = theta[k, j] - sizes.step * along
-            theta[k, j] = to - min(max(to, -threshold), threshold)
-            average[k, j] += sizes.per_weight * moved
+            _move(theta, average, k, j, along, moved, threshold, sizes)
             change[k, j] = 0.0
-        theta[k, d] -= sizes.free * sizes.step * (sizes.per_block * total + average[k, d])
-        average[k, d] += sizes.per_weight * total
+        _move_intercept(theta, average, k, d, total, sizes)
         change[k, d] = 0.0
-
-
-def dense_steps(
-    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: Sequence[Any],
-    starts: np.ndarray, block: int, mean: np.ndarray, sizes: StepSizes, fixed: bool = False,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Take a step for each block of rows; return (theta, table, average), new arrays.
-
-    `theta` and `average` are (K, d + 1), intercepts last; `table` is (rows, K). Of each chunk
-    there are X, y and weights or None. The blocks are rows ``starts[j]`` to ``starts[j] + block``,
-    counted through all chunks, and a block may lie in several: the result has the same bits for
-    any chunks. `fixed`: table and average stay (SVRG).
-
-    Examples
-    --------
-    >>> theta, table, average = dense_steps(
-    ...     0, np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2)),
-    ...     [(np.array([[2.0]]), np.array([[1.0]]), None)], np.array([0]), 1, np.zeros(1),
-    ...     StepSizes(0.1, 0.0, 0.0, 1.0, 1.0, 1.0),
-    ... )
-    >>> theta, table
-    (array([[0.1 , 0.05]]), array([[-0.5]]))
-    """
-    Xs, ys, weights = map(addresses_of, zip(*chunks, strict=True))
-    found: tuple[np.ndarray, np.ndarray, np.ndarray] = _dense_steps(
-        kind, theta, table, average, Xs, ys, weights, starts, block, mean, sizes, fixed
-    )
-    return found
 
 
 @compiled
@@ -215,7 +260,7 @@ def _dense_steps(
     kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, Xs: Addresses,
     ys: Addresses, weights: Addresses, starts: np.ndarray, block: int, mean: np.ndarray,
     sizes: StepSizes, fixed: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> SagaState:
     theta, table, average = theta.copy(), table.copy(), average.copy()
     K, d = len(theta), len(mean)
     space = _Space(
@@ -263,9 +308,7 @@ def _take_dense_steps(
         _take_step(theta, average, space.change, mean, sizes)
 
 
-# -- sparse rows --------------------------------------------------------------------------
-#
-# Steps of SAGA through rows of sparse chunks: a step touches only the features that a row has.
+# -- steps through sparse rows: they touch only the features that a row has -----------------------
 #
 # The average gradient and the penalty are dense. A row takes its share of them for its own features
 # only, multiplied by how rarely those are present (`rarity`), so that a step is right on average:
@@ -305,47 +348,9 @@ def _step_of_row(
             j = indices[at]
             moved = new * data[at]
             dense = rarity[j] * (average[k, j] + sizes.l2 * theta[k, j])
-            to = theta[k, j] - sizes.step * (sizes.per_block * moved + dense)
-            threshold = sizes.step * rarity[j] * sizes.l1
-            theta[k, j] = to - min(max(to, -threshold), threshold)
-            average[k, j] += sizes.per_weight * moved
-        along = sizes.per_block * new + average[k, d]
-        theta[k, d] -= sizes.free * sizes.step * along
-        average[k, d] += sizes.per_weight * new
-
-
-def sparse_steps(
-    kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: Sequence[Any],
-    starts: np.ndarray, block: int, rarity: np.ndarray, sizes: StepSizes,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Take a step for each row of blocks; return (theta, table, average), new arrays.
-
-    As `dense_steps`, with X in CSR format; `rarity` (d,) is the
-    number of rows divided by the number of those that have each feature.
-
-    Examples
-    --------
-    >>> from scipy.sparse import csr_array
-    >>> theta, table, average = sparse_steps(
-    ...     0, np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2)),
-    ...     [(csr_array([[2.0]]), np.array([[1.0]]), None)], np.array([0]), 1, np.ones(1),
-    ...     StepSizes(0.1, 0.0, 0.0, 1.0, 1.0, 1.0),
-    ... )
-    >>> theta, table
-    (array([[0.1 , 0.05]]), array([[-0.5]]))
-    """
-    Xs, ys, weights = zip(*chunks, strict=True)
-    places = np.result_type(*[each for X in Xs for each in (X.indices, X.indptr)])
-    parts = [
-        (X.data, X.indices.astype(places, copy=False), X.indptr.astype(places, copy=False))
-        for X in Xs
-    ]
-    data, indices, pointers = map(addresses_of, zip(*parts, strict=True))
-    found: tuple[np.ndarray, np.ndarray, np.ndarray] = _sparse_steps(
-        kind, theta, table, average, _SparseRows(data, indices, pointers), addresses_of(ys),
-        addresses_of(weights), starts, block, rarity, sizes,
-    )
-    return found
+            along = sizes.per_block * moved + dense
+            _move(theta, average, k, j, along, moved, sizes.step * rarity[j] * sizes.l1, sizes)
+        _move_intercept(theta, average, k, d, new, sizes)
 
 
 @kernel
@@ -353,7 +358,7 @@ def _sparse_steps(
     kind: int, theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: _SparseRows,
     ys: Addresses, weights: Addresses, starts: np.ndarray, block: int, rarity: np.ndarray,
     sizes: StepSizes,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> SagaState:
     theta, table, average = theta.copy(), table.copy(), average.copy()
     scores, fresh = np.empty(len(theta)), np.empty(len(theta))
     _take_sparse_steps(

@@ -11,8 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from lazyflow.array.nodes.blas_threads import share_of_threads
-from lazyflow.learn.kernels.derivatives import LossKind
-from lazyflow.learn.kernels.losses import Loss, curved_rows, logistic_sums, moved_sums
+from lazyflow.learn.kernels.losses import Loss, curved_rows, moved_sums
 
 __all__ = [
     "ALL_ROWS", "RowSample", "dual_sum", "hessian_sums", "intercept_sums", "loss_sums",
@@ -89,8 +88,8 @@ def loss_sums(
     >>> loss_sums(SQUARES, np.zeros((1, 2)), np.array([[3.0]]), np.array([[1.0]]), None)
     (0.5, array([[-3., -1.]]))
     """
-    if loss.kind is LossKind.LOGISTIC and not issparse(X):
-        value, flat = logistic_sums(theta[0], X, y[:, 0], weight)
+    if loss.dense_sums is not None and not issparse(X):
+        value, flat = loss.dense_sums(theta[0], X, y[:, 0], weight)
         return float(value), flat[None]
     total, gradient = 0.0, np.zeros(theta.shape)
     with share_of_threads(_MANY):
@@ -178,7 +177,7 @@ def mean_curvature(
 
 def _is_of_one_score(loss: Loss, X: Any) -> bool:
     """Tell whether rows are dense, and their curvature by a score is that by any other."""
-    return not issparse(X) and loss.kind is not LossKind.SOFTMAX
+    return not issparse(X) and loss.separate
 
 
 def _sampled(
@@ -231,14 +230,7 @@ def smallest_margin(
     >>> smallest_margin(LOGISTIC, np.array([[1.0, -2.0]]), X, y, None)
     1.0
     """
-    scores = scores_of(theta, X)
-    if loss.kind is LossKind.LOGISTIC:
-        margins = (scores * y)[:, 0]
-    else:
-        own = np.arange(len(scores)), y[:, 0].astype(np.intp)
-        others = scores.copy()
-        others[own] = -np.inf
-        margins = scores[own] - others.max(axis=1)
+    margins = loss.margins(scores_of(theta, X), y)
     if weight is not None:
         margins = margins[weight > 0]
     return float(margins.min(initial=np.inf))
@@ -258,7 +250,7 @@ def intercept_sums(
     >>> intercept_sums(SQUARES, np.zeros(1), np.array([[3.0]]), np.array([[1.0]]), None)
     (2.0, array([2.]), array([[1.]]))
     """
-    if len(shift) == 1 and loss.kind is not LossKind.SOFTMAX:
+    if len(shift) == 1 and loss.separate:
         found, gradient, curvature = moved_sums(
             loss.kind, shift[0], scores[:, 0], y[:, 0], weight)
         return found, np.array([gradient]), np.array([[curvature]])
@@ -271,16 +263,15 @@ def intercept_sums(
 
 
 def dual_sum(
-    loss: Loss, shift: np.ndarray, factor: float, scores: np.ndarray, y: np.ndarray,
-    weight: np.ndarray | None,
+    loss: Loss, factor: float, scores: np.ndarray, y: np.ndarray, weight: np.ndarray | None
 ) -> float:
     """Return the sum of minus the conjugate losses at `factor` times the derivatives.
 
     Examples
     --------
     >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> dual_sum(SQUARES, np.zeros(1), 1.0, np.array([[3.0]]), np.array([[1.0]]), None)
+    >>> dual_sum(SQUARES, 1.0, np.array([[3.0]]), np.array([[1.0]]), None)
     -4.0
     """
-    found = loss.dual(scores + shift, y, factor)
+    found = loss.dual(scores, y, factor)
     return float(found.sum() if weight is None else found @ weight)

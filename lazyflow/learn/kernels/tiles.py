@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from lazyflow.learn.kernels.derivatives import compiled, exactly, kernel, machine_code
+from lazyflow.learn.kernels.compiling import compiled, exactly, kernel, machine_code
 
 __all__ = ["add_rows", "column_sums", "exponential", "write_scores"]
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from lazyflow.learn.kernels.derivatives import compiled, kernel
+from lazyflow.learn.kernels.compiling import compiled, kernel
 
 __all__ = ["elastic_net"]
 

@@ -82,12 +82,8 @@ def coordinates_at(problem: Problem, theta: np.ndarray) -> tuple[Coordinates, fl
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> there, _ = coordinates_at(Problem(rows, SQUARES, 0.0, 1.0, False), np.zeros((1, 2)))
+    >>> problem = Problem.of_squares([[1.0], [-1.0]], [2, 0], free=False)
+    >>> there, _ = coordinates_at(problem, np.zeros((1, 2)))
     >>> there.factor.round(3)
     array([[1.414, 0.   ],
            [0.   , 1.   ]])
@@ -142,12 +138,7 @@ def lbfgs(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> found = lbfgs(Problem(rows, SQUARES, 0.0, 1.0, True), np.zeros((1, 2)), StopRule(1e-9))
+    >>> found = lbfgs(Problem.of_squares([[1.0], [-1.0]], [2, 0]), np.zeros((1, 2)), StopRule(1e-9))
     >>> found.theta.round(6), found.converged, round(found.gap, 12)
     (array([[0.5, 1. ]]), True, 0.0)
     """

@@ -58,10 +58,8 @@ def least_squares(rows: Rows, free: bool, run: dict[str, Any]) -> tuple[np.ndarr
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [3.0]]), [5, 9], None)], NumberTargets(1), {})
+    >>> from lazyflow.learn.solvers.problem import Problem
+    >>> rows = Problem.of_squares([[1.0], [3.0]], [5, 9]).rows
     >>> theta, rank, _ = least_squares(rows, True, {})
     >>> theta.round(12), rank
     (array([[2., 3.]]), 1)
@@ -146,10 +144,8 @@ def feature_sums(rows: Rows, free: bool, run: dict[str, Any]) -> FeatureSums:
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [3.0]]), [5, 9], None)], NumberTargets(1), {})
+    >>> from lazyflow.learn.solvers.problem import Problem
+    >>> rows = Problem.of_squares([[1.0], [3.0]], [5, 9]).rows
     >>> feature_sums(rows, True, {}).gram
     array([[2.]])
     """

@@ -42,12 +42,7 @@ def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> newton(Problem(rows, SQUARES, 0.0, 1.0, True), np.zeros((1, 2)), StopRule()).theta
+    >>> newton(Problem.of_squares([[1.0], [-1.0]], [2, 0]), np.zeros((1, 2)), StopRule()).theta
     array([[0.5, 1. ]])
     """
     history = History(problem, rule)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from lazyflow import compute, delayed, trace
-from lazyflow.learn.data.rows import Rows, tree_sum
-from lazyflow.learn.kernels.losses import Loss
+from lazyflow.learn.data.inputs import RowChunk
+from lazyflow.learn.data.rows import NumberTargets, Rows, kept_rows, tree_sum
+from lazyflow.learn.kernels.losses import SQUARES, Loss
 from lazyflow.learn.kernels.sums import RowSample, hessian_sums, loss_sums, mean_curvature
 
 __all__ = ["Problem", "soft_threshold"]
@@ -50,12 +51,7 @@ class Problem:
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[3.0], [1.0]]), [1, 1], None)], NumberTargets(1), {})
-    >>> problem = Problem(rows, SQUARES, l1=0.0, l2=1.0, free=False)
+    >>> problem = Problem.of_squares([[3.0], [1.0]], [1, 1], free=False)
     >>> problem.value_and_gradient(np.array([[1.0, 0.0]]))
     (1.5, array([[4., 0.]]))
     """
@@ -67,18 +63,25 @@ class Problem:
     free: bool
     run: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of_squares(cls, X: Any, y: Any, l2: float = 1.0, free: bool = True) -> "Problem":
+        """Return the problem of rows in one chunk and one number for each, without l1 penalty.
+
+        Examples
+        --------
+        >>> Problem.of_squares([[1.0], [-1.0]], [2, 0]).rows.n
+        2
+        """
+        chunk = RowChunk(np.array(X), np.array(y), None)
+        return cls(kept_rows([chunk], NumberTargets(1), {}), SQUARES, 0.0, l2, free)
+
     @property
     def shape(self) -> tuple[int, int]:
         """The shape (K, d + 1) of `theta`, intercepts last.
 
         Examples
         --------
-        >>> from lazyflow.learn.data.inputs import RowChunk
-        >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.rows import NumberTargets
-        >>> from lazyflow.learn.kernels.losses import SQUARES
-        >>> rows = kept_rows([RowChunk(np.ones((2, 3)), [1, 1], None)], NumberTargets(1), {})
-        >>> Problem(rows, SQUARES, 0.0, 1.0, free=True).shape
+        >>> Problem.of_squares(np.ones((2, 3)), [1, 1]).shape
         (1, 4)
         """
         return self.rows.targets.outputs, self.rows.n_features + 1
@@ -92,8 +95,7 @@ class Problem:
         return tree_sum([part(self.loss, theta, *chunk) for chunk in self.rows.chunks])
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the smooth part, F without the l1 penalty, and its gradient (K, d + 1).
-        """
+        """Return the smooth part, F without the l1 penalty, and its gradient (K, d + 1)."""
         return self._penalised(theta, *self._sums(theta))
 
     def every(self, least: int) -> int:
@@ -101,12 +103,7 @@ class Problem:
 
         Examples
         --------
-        >>> from lazyflow.learn.data.inputs import RowChunk
-        >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.rows import NumberTargets
-        >>> from lazyflow.learn.kernels.losses import SQUARES
-        >>> rows = kept_rows([RowChunk(np.ones((9, 1)), np.ones(9), None)], NumberTargets(1), {})
-        >>> problem = Problem(rows, SQUARES, 0.0, 1.0, free=True)
+        >>> problem = Problem.of_squares(np.ones((9, 1)), np.ones(9))
         >>> problem.every(3), problem.every(5)
         (3, 1)
         """
@@ -117,13 +114,7 @@ class Problem:
 
         Examples
         --------
-        >>> from lazyflow.learn.data.inputs import RowChunk
-        >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.rows import NumberTargets
-        >>> from lazyflow.learn.kernels.losses import SQUARES
-        >>> chunk = RowChunk(np.array([[3.0], [1.0]]), [1, 1], None)
-        >>> rows = kept_rows([chunk], NumberTargets(1), {})
-        >>> Problem(rows, SQUARES, 0.0, 1.0, free=True).hessian(np.zeros((1, 2)))
+        >>> Problem.of_squares([[3.0], [1.0]], [1, 1]).hessian(np.zeros((1, 2)))
         array([[[[6., 2.]],
         <BLANKLINE>
                 [[2., 1.]]]])
@@ -138,12 +129,8 @@ class Problem:
 
         Examples
         --------
-        >>> from lazyflow.learn.data.inputs import RowChunk
-        >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.rows import NumberTargets
-        >>> from lazyflow.learn.kernels.losses import SQUARES
-        >>> rows = kept_rows([RowChunk(np.ones((2, 1)), [1, 1], None)], NumberTargets(1), {})
-        >>> Problem(rows, SQUARES, 0.0, 1.0, free=False).second_order(np.zeros((1, 2)))[:2]
+        >>> problem = Problem.of_squares(np.ones((2, 1)), [1, 1], free=False)
+        >>> problem.second_order(np.zeros((1, 2)))[:2]
         (0.5, array([[-1.,  0.]]))
         """
         sums, sampled = compute(
@@ -167,12 +154,7 @@ class Problem:
 
         Examples
         --------
-        >>> from lazyflow.learn.data.inputs import RowChunk
-        >>> from lazyflow.learn.data.rows import kept_rows
-        >>> from lazyflow.learn.data.rows import NumberTargets
-        >>> from lazyflow.learn.kernels.losses import SQUARES
-        >>> chunk = RowChunk(np.array([[3.0], [0.0]]), [1, 1], None)
-        >>> problem = Problem(kept_rows([chunk], NumberTargets(1), {}), SQUARES, 0.0, 1.0, True)
+        >>> problem = Problem.of_squares([[3.0], [0.0]], [1, 1])
         >>> problem.mean_curvature(np.zeros((1, 2)), 1)
         (array([[4.5, 1.5],
                [1.5, 1. ]]), array([1. , 0.5]))

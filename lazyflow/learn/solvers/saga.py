@@ -20,11 +20,11 @@ The third way, passes over all chunks at once, is `lazyflow.learn.solvers.svrg`.
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 
 from lazyflow import compute, delayed, persist, wait
 from lazyflow.learn.data.inputs import room_for_rows
-from lazyflow.learn.kernels.steps import StepSizes, dense_steps, sparse_steps
+from lazyflow.learn.kernels.losses import Loss
+from lazyflow.learn.kernels.steps import SagaState, StepSizes, take_steps
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.schedule import (
     BLOCK,
@@ -51,11 +51,11 @@ _FIRST_CHECK, _CHECKS = 1, 2  # epochs before the first check, and between other
 
 
 class _Walk(NamedTuple):
-    """What stays the same from epoch to epoch; `dense` is the mean, or the rarity of features."""
+    """What stays the same from epoch to epoch; the last are arguments of `take_steps`."""
 
-    kind: int
+    loss: Loss
     block: int
-    dense: np.ndarray
+    feature: np.ndarray
     sizes: StepSizes
 
 
@@ -79,12 +79,7 @@ def saga(
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> found = saga(Problem(rows, SQUARES, 0.0, 1.0, True), np.zeros((1, 2)), StopRule(1e-9))
+    >>> found = saga(Problem.of_squares([[1.0], [-1.0]], [2, 0]), np.zeros((1, 2)), StopRule(1e-9))
     >>> found.theta.round(6), found.converged
     (array([[0.5, 1. ]]), True)
     """
@@ -154,10 +149,10 @@ def _planned(
     if spans is None and step:
         longest = max(longest_visit(problem, step, mean), 1)
     if rows.present is None:
-        return _Walk(int(problem.loss.kind), block, mean, sizes), longest
+        return _Walk(problem.loss, block, mean, sizes), longest
     rarity = rows.n / np.maximum(rows.present, 1)
     longest = None if longest is None else -(-longest // block)  # a step for each row there
-    return _Walk(int(problem.loss.kind), block, rarity, sizes), longest
+    return _Walk(problem.loss, block, rarity, sizes), longest
 
 
 def _started(problem: Problem, start: np.ndarray, visits: bool) -> tuple[Any, Any, Any]:
@@ -169,16 +164,6 @@ def _started(problem: Problem, start: np.ndarray, visits: bool) -> tuple[Any, An
     return start, tables, np.zeros(problem.shape)
 
 
-def _stepped(
-    theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: list[Any],
-    starts: np.ndarray, walk: _Walk,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a state after the steps of some blocks."""
-    steps = sparse_steps if issparse(chunks[0][0]) else dense_steps
-    how = starts, walk.block, walk.dense, walk.sizes
-    return steps(walk.kind, theta, table, average, chunks, *how)
-
-
 # -- global ---------------------------------------------------------------------------------------
 
 
@@ -186,9 +171,10 @@ def _stepped(
 def _steps_of_all(
     theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: list[Any], walk: _Walk,
     key: tuple[int, int],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> SagaState:
     """Go through all rows once."""
-    return _stepped(theta, table, average, chunks, epoch_order(len(table), walk.block, key), walk)
+    starts = epoch_order(len(table), walk.block, key)
+    return take_steps(walk.loss, theta, table, average, chunks, starts, *walk[1:])
 
 
 def _epoch_of_all(problem: Problem, walk: _Walk, state: Any, key: tuple[int, int]) -> Any:
@@ -203,9 +189,9 @@ def _epoch_of_all(problem: Problem, walk: _Walk, state: Any, key: tuple[int, int
 def _visit(
     theta: np.ndarray, table: np.ndarray, average: np.ndarray, X: Any, y: np.ndarray,
     weight: np.ndarray | None, starts: np.ndarray, walk: _Walk,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> SagaState:
     """Go through some blocks of one chunk."""
-    return _stepped(theta, table, average, [(X, y, weight)], starts, walk)
+    return take_steps(walk.loss, theta, table, average, [(X, y, weight)], starts, *walk[1:])
 
 
 def _epoch_of_visits(

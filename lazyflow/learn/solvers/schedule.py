@@ -119,12 +119,7 @@ def mean_of_spans(problem: Problem, spans: Spans) -> np.ndarray:
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [3.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> mean_of_spans(Problem(rows, SQUARES, 0.0, 1.0, True), [[(0, 0, 1)], [(0, 1, 2)]])
+    >>> mean_of_spans(Problem.of_squares([[1.0], [3.0]], [2, 0]), [[(0, 0, 1)], [(0, 1, 2)]])
     array([2.])
     """
     (total,) = compute(
@@ -162,12 +157,7 @@ def curvature(
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> curvature(Problem(rows, SQUARES, 0.0, 1.0, True), 1, np.zeros(1))
+    >>> curvature(Problem.of_squares([[1.0], [-1.0]], [2, 0]), 1, np.zeros(1))
     Curvature(term=2.0, terms=2)
     """
     rows = problem.rows
@@ -206,8 +196,7 @@ def step_length(problem: Problem, bounds: Curvature) -> float:
 
 
 def longest_visit(problem: Problem, step: float, mean: np.ndarray) -> int:
-    """Return after how many steps a visit ends: by the curvature of the whole loss.
-    """
+    """Return after how many steps a visit ends: by the curvature of the whole loss."""
     part = delayed(product_with_gram)
     vector = np.random.Generator(np.random.Philox(key=0)).normal(size=problem.shape[1])
     largest = 1.0

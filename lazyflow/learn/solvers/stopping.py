@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -14,13 +14,12 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from lazyflow import compute, delayed, persist, trace
 from lazyflow.api.progress_events import went_on
 from lazyflow.learn.data.rows import tree_sum
-from lazyflow.learn.kernels.derivatives import LossKind
 from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of, smallest_margin
 from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
 __all__ = [
     "Callback", "Certificate", "History", "Progress", "Solution", "StopRule", "certificate",
-    "exact_gap", "gap_at", "gradient_norm", "half_decrement", "is_separated", "newton_step",
+    "gap_at", "gradient_norm", "half_decrement", "is_separated", "newton_step", "trace_arrays",
 ]
 
 
@@ -37,12 +36,8 @@ def half_decrement(problem: Problem, theta: np.ndarray, gradient: np.ndarray) ->
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [1, -1], None)], NumberTargets(1), {})
-    >>> problem, theta = Problem(rows, SQUARES, 0.0, 0.0, free=False), np.zeros((1, 2))
+    >>> problem = Problem.of_squares([[1.0], [-1.0]], [1, -1], l2=0.0, free=False)
+    >>> theta = np.zeros((1, 2))
     >>> value, gradient = problem.value_and_gradient(theta)
     >>> value, half_decrement(problem, theta, gradient)
     (0.5, 0.5)
@@ -60,12 +55,7 @@ def newton_step(problem: Problem, hessian: np.ndarray, gradient: np.ndarray) -> 
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> problem = Problem(rows, SQUARES, 0.0, 1.0, free=True)
+    >>> problem = Problem.of_squares([[1.0], [-1.0]], [2, 0])
     >>> _, gradient, hessian = problem.second_order(np.zeros((1, 2)))
     >>> newton_step(problem, hessian, gradient)
     array([[-0.5, -1. ]])
@@ -74,7 +64,7 @@ def newton_step(problem: Problem, hessian: np.ndarray, gradient: np.ndarray) -> 
     chosen = np.ones((K, p), bool)
     if not problem.free:
         chosen[:, -1] = False
-    if K > 1 and problem.loss.kind == LossKind.SOFTMAX:
+    if K > 1 and not problem.loss.separate:
         hessian = _without_common_shift(problem, hessian)
     matrix = hessian.reshape(K * p, K * p)[np.ix_(chosen.ravel(), chosen.ravel())]
     out = np.zeros((K, p))
@@ -171,44 +161,31 @@ class Certificate(NamedTuple):
     smooth: tuple[float, np.ndarray] | None
 
 
-def exact_gap(
-    problem: Problem, theta: np.ndarray, known: tuple[float, np.ndarray] | None = None
-) -> tuple[float, np.ndarray]:
-    """Return (duality gap, theta with the best intercepts for its weights).
-
-    NaN without any penalty. `known`, value and gradient of the smooth part at theta, saves a pass.
-
-    Examples
-    --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> gap, theta = exact_gap(Problem(rows, SQUARES, 0.0, 1.0, free=True), np.array([[0.5, 0.0]]))
-    >>> round(gap, 12), theta
-    (0.0, array([[0.5, 1. ]]))
-    """
-    return certificate(problem, theta, known)[:2]
-
-
 def certificate(
     problem: Problem, theta: np.ndarray, known: tuple[float, np.ndarray] | None = None
 ) -> Certificate:
-    """Return the gap as `exact_gap`, and what was computed on the way.
+    """Return the duality gap, NaN without any penalty.
+
+    `known`, value and gradient of the smooth part at theta, saves a pass.
+
+    Examples
+    --------
+    >>> problem = Problem.of_squares([[1.0], [-1.0]], [2, 0])
+    >>> gap, theta, _ = certificate(problem, np.array([[0.5, 0.0]]))
+    >>> round(gap, 12), theta
+    (0.0, array([[0.5, 1. ]]))
     """
     value, gradient = known or problem.value_and_gradient(theta)
     if not (problem.l1 or problem.l2):
         return Certificate(math.nan, theta, None)
     smooth = None
     if problem.free and abs(gradient[:, -1]).max() > _FLAT:
-        scores = _kept_scores(problem, theta)
-        theta = theta.copy()
-        theta[:, -1] += _best_shift(problem, scores)
+        shift, theta = _best_shift(problem, theta), theta.copy()
+        theta[:, -1] += shift
         smooth = problem.value_and_gradient(theta)
         value, gradient = smooth
         steep = float(abs(gradient[:, -1]).max())
-        if problem.loss.kind != LossKind.SQUARES and not steep <= _STEEP:
+        if not problem.loss.steep and not steep <= _STEEP:
             return Certificate(math.inf, theta, smooth)  # nothing is known
     if problem.l2:
         return Certificate(max(gap_at(problem, theta, gradient), 0.0), theta, smooth)
@@ -236,31 +213,21 @@ def is_separated(problem: Problem, theta: np.ndarray) -> bool:
     return min(found) > 0
 
 
-def _kept_scores(problem: Problem, theta: np.ndarray) -> list[Any]:
-    score = delayed(scores_of)
-    (kept,) = persist([score(theta, chunk.X) for chunk in problem.rows.chunks], **problem.run)
-    return list(kept)
+def _best_shift(problem: Problem, theta: np.ndarray) -> np.ndarray:
+    """Return what to add to the intercepts, by Newton's method on scores that are kept.
 
-
-def _summed(problem: Problem, scores: list[Any], function: Callable[..., Any]) -> Any:
-    """Return a function of leaves that sums another over kept scores, targets and weights."""
-    part = delayed(function)
-    pairs = list(zip(scores, problem.rows.chunks, strict=True))
-    return trace(
+    Steps are held short by a curvature of their own, in proportion to the gradient: where all
+    scores are large the loss is straight, and plain steps would lead anywhere.
+    """
+    part, score, chunks = delayed(intercept_sums), delayed(scores_of), problem.rows.chunks
+    (scores,) = persist([score(theta, chunk.X) for chunk in chunks], **problem.run)
+    pairs = list(zip(scores, chunks, strict=True))
+    total = trace(
         lambda shift: tree_sum(
             [part(problem.loss, shift, kept, chunk.y, chunk.weight) for kept, chunk in pairs]
         ),
         **problem.run,
     )
-
-
-def _best_shift(problem: Problem, scores: list[Any]) -> np.ndarray:
-    """Return what to add to the intercepts, by Newton's method.
-
-    Steps are held short by a curvature of their own, in proportion to the gradient: where all
-    scores are large the loss is straight, and plain steps would lead anywhere.
-    """
-    total = _summed(problem, scores, intercept_sums)
     shift = np.zeros(problem.shape[0])
     value, gradient, hessian = total(shift)
     radius = _FIRST
@@ -271,7 +238,7 @@ def _best_shift(problem: Problem, scores: list[Any]) -> np.ndarray:
         held = hessian + largest / radius * np.eye(len(shift))
         # The shortest step: moving all classes together changes nothing, so `held` may be singular.
         move = np.linalg.lstsq(held, gradient, rcond=None)[0]
-        if problem.loss.kind == LossKind.SOFTMAX:
+        if not problem.loss.separate:
             move -= move.mean()  # what rounding has left of that
         to = shift - move
         found = total(to)
@@ -290,10 +257,9 @@ def _gap_of_box(
     """Return the gap of an l1 penalty alone, by a dual point inside of what it allows."""
     largest = float(abs(gradient[:, :-1]).max())
     factor = min(1.0, problem.l1 / largest) if largest else 1.0
-    zero = np.zeros(problem.shape[0])
     part, score = delayed(dual_sum), delayed(scores_of)
     sums = compute(*[
-        part(problem.loss, zero, factor, score(theta, chunk.X), chunk.y, chunk.weight)
+        part(problem.loss, factor, score(theta, chunk.X), chunk.y, chunk.weight)
         for chunk in problem.rows.chunks
     ], **problem.run)
     primal = value + problem.l1 * float(abs(theta[:, :-1]).sum())
@@ -378,6 +344,18 @@ Callback = Callable[[Progress], Any]
 """A function that is called with each `Progress`; a true result or StopIteration stops."""
 
 
+def trace_arrays(trace: Sequence[Progress]) -> dict[str, np.ndarray]:
+    """Return an array for each field of some `Progress` but theta.
+
+    Examples
+    --------
+    >>> sorted(trace_arrays([]))[:3]
+    ['gap', 'gradient_norm', 'iteration']
+    """
+    names = Progress._fields[:-1]
+    return {name: np.array([getattr(each, name) for each in trace]) for name in names}
+
+
 class StopRule(NamedTuple):
     """When a solver stops.
 
@@ -459,16 +437,14 @@ class History:
         self.stopped = False
 
     def evaluate(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return value and gradient of the problem, and count the pass.
-        """
+        """Return value and gradient of the problem, and count the pass."""
         self.passes += 1
         return self.problem.value_and_gradient(theta)
 
     def record(
         self, iteration: int, theta: np.ndarray, value: float, gradient: np.ndarray, step: float
     ) -> bool:
-        """Add a point by the smooth part's value and gradient; return whether it is the last.
-        """
+        """Add a point by the smooth part's value and gradient; return whether it is the last."""
         problem, rule = self.problem, self.rule
         norm = gradient_norm(problem, theta, gradient)
         objective = value + problem.l1 * float(abs(theta[:, :-1]).sum())
@@ -481,8 +457,10 @@ class History:
         went_on(self.passes, point.text)
         self.smooth = value, gradient.copy()
         self.converged = norm <= rule.tol
-        if rule.gap_tol is not None and not self.converged and not gap > rule.gap_tol * objective:
-            self.converged = exact_gap(problem, theta, self.smooth)[0] <= rule.gap_tol * objective
+        if rule.gap_tol is not None and not self.converged:
+            most = rule.gap_tol * objective
+            if not gap > most:
+                self.converged = certificate(problem, theta, self.smooth).gap <= most
         if rule.callback is not None:
             try:
                 self.stopped = bool(rule.callback(point))
@@ -516,8 +494,8 @@ class History:
             f"{words}, of an objective of {last.objective:.6g}; {advice}"
         )
         return Solution(
-            theta, self.arrays(), self.converged, gap, decrement, last.iteration, self.passes,
-            message,
+            theta, trace_arrays(self.trace), self.converged, gap, decrement, last.iteration,
+            self.passes, message,
         )
 
     def _chosen(
@@ -543,14 +521,3 @@ class History:
             return last
         finite = [each for each in self.trace if math.isfinite(each.objective)]
         return min(finite, key=lambda each: each.objective) if finite else last
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the trace as an array for each field of `Progress` but theta.
-
-        Examples
-        --------
-        >>> sorted(History(None, StopRule()).arrays())[:3]
-        ['gap', 'gradient_norm', 'iteration']
-        """
-        names = Progress._fields[:-1]
-        return {name: np.array([getattr(each, name) for each in self.trace]) for name in names}

@@ -14,7 +14,7 @@ import numpy as np
 from lazyflow import compute, delayed
 from lazyflow.learn.data.rows import tree_sum
 from lazyflow.learn.kernels.losses import Loss
-from lazyflow.learn.kernels.steps import StepSizes, dense_steps
+from lazyflow.learn.kernels.steps import StepSizes, take_steps
 from lazyflow.learn.kernels.sums import slopes_of
 from lazyflow.learn.solvers.lbfgs import finished_by_lbfgs
 from lazyflow.learn.solvers.problem import Problem
@@ -45,12 +45,7 @@ def svrg(
 
     Examples
     --------
-    >>> from lazyflow.learn.data.inputs import RowChunk
-    >>> from lazyflow.learn.data.rows import kept_rows
-    >>> from lazyflow.learn.data.rows import NumberTargets
-    >>> from lazyflow.learn.kernels.losses import SQUARES
-    >>> rows = kept_rows([RowChunk(np.array([[1.0], [-1.0]]), [2, 0], None)], NumberTargets(1), {})
-    >>> found = svrg(Problem(rows, SQUARES, 0.0, 1.0, True), np.zeros((1, 2)), StopRule(1e-9))
+    >>> found = svrg(Problem.of_squares([[1.0], [-1.0]], [2, 0]), np.zeros((1, 2)), StopRule(1e-9))
     >>> found.theta.round(6), found.converged
     (array([[0.5, 1. ]]), True)
     """
@@ -104,9 +99,9 @@ def _pass(
     starts = epoch_order(len(X), block, (seed, (iteration << 32) + number))
     sizes = sizes._replace(per_block=len(starts) / total)
     table = slopes_of(loss, theta, X, y)
-    ended, _, _ = dense_steps(
-        int(loss.kind), centred(theta, mean), table, gradient, [(X, y, weight)], starts, block,
-        mean, sizes, fixed=True,
+    ended, _, _ = take_steps(
+        loss, centred(theta, mean), table, gradient, [(X, y, weight)], starts, block, mean, sizes,
+        fixed=True,
     )
     return (total * ended,)
 

@@ -26,7 +26,7 @@ from lazyflow.learn import (
     log_loss,
 )
 from lazyflow.learn.data import inputs
-from lazyflow.learn.estimators import elastic_net, least_squares
+from lazyflow.learn.estimators import least_squares
 from lazyflow.learn.kernels.losses import SQUARES
 
 X, Y = labelled(n=90, K=3)
@@ -100,8 +100,7 @@ def test_a_worker_that_dies_within_a_pass_changes_nothing(model, tmp_path, monke
     """In the second pass over five chunks: what it kept of rows and state is gone, too."""
     wanted = theta_of(clone(model).set_params(scheduler="sync").fit(*rows()))
     mortal = SQUARES._replace(residuals=partial(squares_or_death, tmp_path, 7))
-    for module in (least_squares, elastic_net):
-        monkeypatch.setattr(module, "SQUARES", mortal)
+    monkeypatch.setattr(least_squares, "SQUARES", mortal)
     found = clone(model).set_params(scheduler="processes").fit(*rows())
     np.testing.assert_array_equal(theta_of(found), wanted)
     assert int((tmp_path / "killed").read_text()) != getpid()

@@ -5,8 +5,7 @@ import pytest
 from learn_tools import LOSS_NAMES, LOSSES, targets_for
 from scipy.sparse import csr_array
 
-from lazyflow.learn.kernels.derivatives import write_slopes
-from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES, logistic_sums
+from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES, logistic_sums, write_slopes
 from lazyflow.learn.kernels.sums import (
     ALL_ROWS,
     RowSample,
@@ -131,7 +130,7 @@ def test_slopes_in_steps_are_those_of_sums(loss, size):
     y, K = targets_for(loss, 1, np.random.default_rng(0))
     scores = size * np.linspace(1, -1, K) if K > 1 else np.array([size])
     out = np.empty(K)
-    write_slopes(int(loss.kind), scores, y, 0, out)
+    write_slopes(loss.kind, scores, y, 0, out)
     theta = np.column_stack([np.zeros(K), scores])
     np.testing.assert_allclose(out, slopes_of(loss, theta, np.ones((1, 1)), y)[0], rtol=1e-14)
 
@@ -174,7 +173,7 @@ def test_fenchel_and_young_are_equal_at_the_derivatives(loss, weighted):
     scores = scores_of(theta, X)
     losses, slopes = loss.residuals(scores, y)
     s = np.ones(N) if weight is None else weight
-    found = dual_sum(loss, np.zeros(len(theta)), 1.0, scores, y, weight)
+    found = dual_sum(loss, 1.0, scores, y, weight)
     assert found == pytest.approx(s @ losses - s @ (scores * slopes).sum(axis=1), rel=1e-10)
 
 
@@ -183,7 +182,7 @@ def test_other_dual_points_are_below(loss, factor):
     theta, X, y, _ = case(loss)
     scores = scores_of(theta, X)
     losses, slopes = loss.residuals(scores, y)
-    found = dual_sum(loss, np.zeros(len(theta)), factor, scores, y, None)
+    found = dual_sum(loss, factor, scores, y, None)
     assert found <= (losses - factor * (scores * slopes).sum(axis=1)).sum() + 1e-9
 
 

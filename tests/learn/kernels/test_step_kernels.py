@@ -11,7 +11,8 @@ from lazyflow.learn.kernels.blocks import (
     product_with_gram,
     row_sums,
 )
-from lazyflow.learn.kernels.steps import StepSizes, dense_steps, sparse_steps
+from lazyflow.learn.kernels.losses import SQUARES
+from lazyflow.learn.kernels.steps import StepSizes, take_steps
 
 N, D = 37, 5
 SIZES = StepSizes(step=0.05, l1=0.02, l2=0.1, per_block=0.3, per_weight=1 / N, free=1.0)
@@ -58,9 +59,7 @@ def test_dense_steps_are_those_of_a_plain_loop(loss, weighted, fixed, free):
     sizes = SIZES._replace(free=free, per_weight=0.0 if fixed else 1 / N)
     starts = np.array([16, 0, 32, 8, 24, 0])  # the last block is short, one comes twice
     average = np.zeros_like(theta)
-    found = dense_steps(
-        int(loss.kind), theta, table, average, [(X, y, weight)], starts, 8, mean, sizes, fixed
-    )
+    found = take_steps(loss, theta, table, average, [(X, y, weight)], starts, 8, mean, sizes, fixed)
     wanted = plain_steps(loss, theta, table, X, y, weight, starts, 8, mean, sizes, fixed)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
@@ -72,12 +71,12 @@ def test_sparse_steps_of_full_rows_are_dense_ones(loss):
     X, y, weight, theta, table = case(loss)
     X = np.where(X == 0, 0.5, X)
     sparse, starts = csr_array(X), np.array([30, 3, 20, 3])
-    kind, average = int(loss.kind), np.zeros_like(theta)
-    found = sparse_steps(
-        kind, theta, table, average, [(sparse, y, weight)], starts, 1, np.ones(D), SIZES
+    average = np.zeros_like(theta)
+    found = take_steps(
+        loss, theta, table, average, [(sparse, y, weight)], starts, 1, np.ones(D), SIZES
     )
-    wanted = dense_steps(
-        kind, theta, table, average, [(X, y, weight)], starts, 1, np.zeros(D), SIZES
+    wanted = take_steps(
+        loss, theta, table, average, [(X, y, weight)], starts, 1, np.zeros(D), SIZES
     )
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
@@ -86,9 +85,9 @@ def test_sparse_steps_of_full_rows_are_dense_ones(loss):
 def test_a_sparse_step_touches_only_what_the_row_has():
     X = csr_array(np.array([[1.0, 0.0, 2.0]]))
     theta, rarity = np.ones((1, 4)), np.array([1.0, 4.0, 2.0])
-    found, _, _ = sparse_steps(
-        2, theta, np.zeros((1, 1)), np.ones((1, 4)), [(X, np.zeros((1, 1)), None)], np.array([0]),
-        1, rarity, SIZES._replace(l1=0.0),
+    found, _, _ = take_steps(
+        SQUARES, theta, np.zeros((1, 1)), np.ones((1, 4)), [(X, np.zeros((1, 1)), None)],
+        np.array([0]), 1, rarity, SIZES._replace(l1=0.0),
     )
     assert found[0, 1] == 1.0
     dense = rarity * (1 + SIZES.l2)
@@ -97,21 +96,29 @@ def test_a_sparse_step_touches_only_what_the_row_has():
     )
 
 
+@pytest.mark.parametrize("form", [np.array, csr_array], ids=["dense", "sparse"])
+def test_an_unknown_kind_of_loss_raises(form):
+    how = np.array([0]), 1, np.ones(1), SIZES
+    state = np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2))
+    with pytest.raises(ValueError, match="know the logistic loss and squares only"):
+        take_steps(SQUARES._replace(kind=9), *state, [(form([[2.0]]), np.ones((1, 1)), None)], *how)
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=LOSS_NAMES)
 @pytest.mark.parametrize("edges", [[1, 2, 3], [7, 14, 21], [5, 5, 30], list(range(1, N))])
 def test_steps_have_the_same_bits_for_any_chunks(loss, edges):
     X, y, weight, theta, table = case(loss)
-    kind, average, starts = int(loss.kind), np.zeros_like(theta), np.array([16, 0, 32, 8, 24])
+    average, starts = np.zeros_like(theta), np.array([16, 0, 32, 8, 24])
     cut = [np.split(each, edges) for each in (X, y, weight)]
     how = starts, 8, X.mean(0), SIZES
-    one = dense_steps(kind, theta, table, average, [(X, y, weight)], *how)
-    many = dense_steps(kind, theta, table, average, list(zip(*cut, strict=True)), *how)
+    one = take_steps(loss, theta, table, average, [(X, y, weight)], *how)
+    many = take_steps(loss, theta, table, average, list(zip(*cut, strict=True)), *how)
     for a, b in zip(one, many, strict=True):
         np.testing.assert_array_equal(a, b)
     cut[0] = [csr_array(part) for part in cut[0]]
     how = starts, 8, np.ones(D), SIZES
-    one = sparse_steps(kind, theta, table, average, [(csr_array(X), y, weight)], *how)
-    many = sparse_steps(kind, theta, table, average, list(zip(*cut, strict=True)), *how)
+    one = take_steps(loss, theta, table, average, [(csr_array(X), y, weight)], *how)
+    many = take_steps(loss, theta, table, average, list(zip(*cut, strict=True)), *how)
     for a, b in zip(one, many, strict=True):
         np.testing.assert_array_equal(a, b)
 

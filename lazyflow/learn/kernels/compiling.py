@@ -1,22 +1,16 @@
-"""Derivatives of the losses for one row, for the kernels that take steps."""
+"""How kernels are compiled: by Numba, once per machine, without the GIL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 from functools import wraps
-from math import exp
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numba.extending import intrinsic
 
-__all__ = [
-    "REORDER", "LossKind", "compiled", "exactly", "kernel", "machine_code", "making", "slope",
-    "write_slopes",
-]
-
+__all__ = ["REORDER", "compiled", "exactly", "inlined", "kernel", "machine_code", "making"]
 
 REORDER = {"reassoc", "contract", "nsz", "arcp"}  # all but nnan and ninf, which hide bad numbers
 
@@ -32,6 +26,9 @@ making: Any = _jit(**_OPTIONS, fastmath=REORDER, _nrt=True)
 #: The decorator of what kernels call. It makes no array, and does not count the references to those
 #: that it is given, which took a sixth of a block of SAGA.
 compiled: Any = _jit(**_OPTIONS, fastmath=REORDER, _nrt=False)
+
+#: As `compiled`, put into the kernels that call it before Numba finds out their types.
+inlined: Any = _jit(**_OPTIONS, fastmath=REORDER, _nrt=False, inline="always")
 
 #: As `compiled`, for what is right in the order only in which it is written.
 exactly: Any = _jit(**_OPTIONS, fastmath={"contract", "nsz"}, _nrt=False)
@@ -73,69 +70,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 def _alike(value: Any) -> Any:
     if value is None:
         return _NONE
-    if isinstance(value, IntEnum):  # Numba's files would name the class, and fail once it moves
-        return int(value)
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value = value.view()
         value.flags.writeable = False
     return value
-
-
-class LossKind(IntEnum):
-    """What kernels call the losses."""
-
-    LOGISTIC = 0
-    SOFTMAX = 1
-    SQUARES = 2
-
-
-@compiled
-def _write_softmax(scores: np.ndarray, target: int, out: np.ndarray) -> None:
-    largest = scores[0]
-    for k in range(1, len(scores)):
-        largest = max(largest, scores[k])
-    total = 0.0
-    for k in range(len(scores)):
-        out[k] = exp(scores[k] - largest)  # cannot overflow
-        total += out[k]
-    for k in range(len(scores)):
-        out[k] /= total
-    out[target] -= 1.0
-
-
-@compiled
-def slope(kind: int, score: float, target: float) -> float:
-    """Return the derivative of the loss of one score; softmax has none of its own.
-
-    Examples
-    --------
-    >>> slope(LossKind.SQUARES, 3.0, 1.0)
-    2.0
-    """
-    if kind == LossKind.LOGISTIC:
-        return -target / (1.0 + exp(target * score))
-    return score - target
-
-
-@_jit(**_OPTIONS, fastmath=REORDER, _nrt=False, inline="always")
-def write_slopes(
-    kind: int, scores: np.ndarray, y: np.ndarray, i: int, out: np.ndarray
-) -> None:
-    """Write the derivatives of the loss of row `i` by its scores.
-
-    ``y[i]`` is one number -1 or 1 (logistic), the number of a class (softmax), or a number for
-    each score (squares). It comes as array and place: a view for each row would cost as much as
-    the row. It is inlined, which takes an eighth from the time of a step.
-
-    Examples
-    --------
-    >>> out = np.empty(1)
-    >>> write_slopes(LossKind.SQUARES, np.array([3.0]), np.array([[1.0]]), 0, out)
-    >>> out
-    array([2.])
-    """
-    if kind == LossKind.SOFTMAX:
-        _write_softmax(scores, int(y[i, 0]), out)
-    else:
-        for k in range(len(scores)):
-            out[k] = slope(kind, scores[k], y[i, k])

@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import way_of_a_call
+from way_of_a_call import Entry, way_of
 
 import lazyflow
-from lazyflow.testing.walk import Entry, way_of
 
 ROOT = pathlib.Path(lazyflow.__file__).parent
 
@@ -33,7 +34,7 @@ def test_a_thread_that_goes_on_in_its_file_does_not_come_back_to_it():
     ],
 )  # fmt: skip
 def test_the_way_of_a_call(scheduler, most, on_the_way):
-    command = [sys.executable, "-m", "lazyflow.testing.walk", scheduler]
+    command = [sys.executable, way_of_a_call.__file__, scheduler]
     out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     head, *files = out.split("\n  ")
     words = re.fullmatch(rf"{scheduler}: (\d+) files, (\d+) returns", head)

@@ -10,6 +10,7 @@ not made the step repeat it.
 
 from __future__ import annotations
 
+import io
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -38,6 +39,13 @@ __all__ = ["DataParallel"]
 class ModelTrainer(ABC):
     """A copy of a model with its optimizer."""
 
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def weights(self) -> Any:
+        """Return the weights of the model, as `lazyflow.weights.get_weights` does."""
+        return get_weights(self._model)
+
     @abstractmethod
     def gradients(self, X: Any, y: Any) -> tuple[float, list[np.ndarray]]:
         """Return the mean loss of some rows, and its gradient."""
@@ -45,10 +53,6 @@ class ModelTrainer(ABC):
     @abstractmethod
     def apply(self, gradient: list[np.ndarray]) -> None:
         """Take one step along a gradient."""
-
-    @abstractmethod
-    def weights(self) -> Any:
-        """Return the weights of the model, as `lazyflow.weights.get_weights` does."""
 
     @abstractmethod
     def state(self) -> Any:
@@ -87,18 +91,12 @@ def trainer_of(
 class _OwnTrainer(ModelTrainer):
     """An object that does it by itself; its state is its weights, or what ``get_state`` returns."""
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
     def gradients(self, X: Any, y: Any) -> tuple[float, list[np.ndarray]]:
         loss, gradient = self._model.gradients(X, y)
         return loss, gradient
 
     def apply(self, gradient: list[np.ndarray]) -> None:
         self._model.apply(gradient)
-
-    def weights(self) -> Any:
-        return get_weights(self._model)
 
     def state(self) -> Any:
         model = self._model
@@ -116,7 +114,7 @@ class _TorchTrainer(ModelTrainer):
     """A module of PyTorch."""
 
     def __init__(self, model: Any, loss_fn: Any, optimizer_fn: Any) -> None:
-        self._model = model
+        super().__init__(model)
         self._loss = loss_fn
         self._trained = [p for p in model.parameters() if p.requires_grad]
         self._optimizer = optimizer_fn(self._trained)
@@ -137,12 +135,7 @@ class _TorchTrainer(ModelTrainer):
             parameter.grad = parameter.new_tensor(array)
         self._optimizer.step()
 
-    def weights(self) -> Any:
-        return get_weights(self._model)
-
     def state(self) -> Any:
-        import io
-
         import torch
 
         data = io.BytesIO()
@@ -150,8 +143,6 @@ class _TorchTrainer(ModelTrainer):
         return data.getvalue()
 
     def set_state(self, state: Any) -> None:
-        import io
-
         import torch
 
         weights, optimizer = torch.load(io.BytesIO(state), weights_only=True)
@@ -171,7 +162,7 @@ class KerasTrainer(ModelTrainer):
                 f"DataParallel trains Keras models on the backends tensorflow and torch, and this "
                 f"is {self._backend!r}: set KERAS_BACKEND before keras is imported"
             )
-        self._model = model
+        super().__init__(model)
         self._loss = loss_fn
         self._trained = model.trainable_variables
         self._optimizer = optimizer_fn(self._trained)
@@ -197,9 +188,6 @@ class KerasTrainer(ModelTrainer):
 
         arrays = [keras.ops.convert_to_tensor(each) for each in gradient]
         self._optimizer.apply(arrays, self._trained)
-
-    def weights(self) -> Any:
-        return get_weights(self._model)
 
     def state(self) -> Any:
         return get_weights(self._model), get_weights(self._optimizer)

@@ -1,6 +1,6 @@
 """The way of one call through the library: the files that it enters, in order.
 
-    $ python -m lazyflow.testing.walk threads processes
+    $ python tests/helpers/way_of_a_call.py threads processes
 
 prints it for ``delayed(f)(x).compute()``: the files that a reader who follows the call has to
 read, and how often the call returns to a file that was read before. Few files and few returns
@@ -81,7 +81,7 @@ def _begin(process: str) -> None:
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
         file = frame.f_code.co_filename
-        if event == "call" and file.startswith(_ROOT) and file != __file__:
+        if event == "call" and file.startswith(_ROOT):
             thread = (process, threading.get_ident())
             _entries.append(Entry(monotonic_ns(), thread, file.removeprefix(_ROOT)))
 
@@ -129,6 +129,6 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":  # workers import this module by its name, and so does its own program
-    from lazyflow.testing import walk as module
+    import way_of_a_call
 
-    module.main(sys.argv[1:])
+    way_of_a_call.main(sys.argv[1:])
