@@ -21,12 +21,6 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 from weakref import ref
 
-__all__ = [
-    "Gone", "LastCall", "WeakTable", "WeakValues", "gone", "opened", "opened_pipe", "owned",
-    "wait_for_last_calls",
-]
-
-
 _PATIENCE = 2.0  # seconds for the calls that are due when lazyflow is shut down
 
 K = TypeVar("K")

@@ -18,8 +18,6 @@ from lazyflow.graph.task import function_name
 from lazyflow.schedulers.actors.calls import CallFuture
 from lazyflow.schedulers.core.future import TaskFuture
 
-__all__ = ["ActorPool"]
-
 _AHEAD = 2  # calls per actor that `map` begins before the first result is taken (a guess)
 
 Work = Callable[[Any, Any], Future]

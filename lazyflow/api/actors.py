@@ -54,9 +54,6 @@ from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.schedulers.remote import environment
 from lazyflow.store.ownership import copied
 
-__all__ = ["Actor", "ActorClass", "actor", "get_actor"]
-
-
 # -- the options of an actor, checked -----------------------------------------------------
 
 

@@ -20,9 +20,6 @@ from lazyflow.graph.task import VALUE, Task, function_name
 from lazyflow.schedulers.core.coroutines import Awaited
 from lazyflow.schedulers.core.errors.words import check_hidden, summary
 
-__all__ = ["DelayedFunction", "delayed", "tree_reduce"]
-
-
 #: Attributes of functions that `inspect` reads.
 _OF_THE_FUNCTION = frozenset(
     {

@@ -36,9 +36,6 @@ from lazyflow.store.values import IteratorItems
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["compute", "is_lazy", "optimize", "persist"]
-
-
 # -- the lazy values inside the arguments of one compute, and how their values replace them
 
 

@@ -44,8 +44,6 @@ from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_
 from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.store.ownership import ResultHandover
 
-__all__ = ["Future", "map", "put", "submit"]
-
 
 class Future(concurrent.futures.Future[Any], Collection):
     """A value that exists or will exist; returned by `submit`, `map`, `put` and actors' methods.

@@ -22,9 +22,6 @@ from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, tas
 from lazyflow.schedulers.core.errors.words import call_text, leaf_text, on_messages, on_pages
 from lazyflow.services import service
 
-__all__ = ["Delayed"]
-
-
 # -- operations that need the value now: lazy values refuse them, and say what to type instead
 
 

@@ -13,8 +13,6 @@ from lazyflow.graph.task import Task, call_arguments
 from lazyflow.schedulers.core.errors.failures import FailedCall, call_of
 from lazyflow.store.values import consumer_copy
 
-__all__ = ["rerun"]
-
 
 def rerun(error: BaseException) -> Any:
     """Run the task that raised an exception again, here and with its inputs, for a debugger.

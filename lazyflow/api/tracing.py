@@ -18,9 +18,6 @@ from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import VALUE, function_name
 from lazyflow.store.ownership import ResultHandover
 
-__all__ = ["Trace", "trace"]
-
-
 _NOT_SEARCHED = (ATOM, ARRAY)  # for lazy values among the leaves of a rerun
 
 #: Plan, where results go, number of positional leaves, names of the others, and for each leaf in

@@ -18,8 +18,6 @@ from lazyflow.schedulers.core.future import TaskFuture, timed_out, wait_for
 from lazyflow.schedulers.core.task_resources import asleep, here
 from lazyflow.store.ownership import ResultHandover
 
-__all__ = ["as_completed", "gather", "wait"]
-
 
 class _Awaiting(threading.local):
     count = 0  # coroutines of this thread that wait

@@ -23,9 +23,6 @@ from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.task_resources import asleep, here
 
-__all__ = ["Deadlock", "TaskLock", "WorkerState", "worker_state"]
-
-
 # -- A lock that one task at a time may hold ----------------------------------------------
 #
 # A thread of a pool that waits for the lock keeps its slot, or a thousand waiting tasks would mean

@@ -26,8 +26,6 @@ from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
 from lazyflow.services import service
 
-__all__ = ["Array"]
-
 
 class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
     """A chunked, lazy array, made by `from_array`, `ones`, ... and by operations on arrays.

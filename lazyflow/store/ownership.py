@@ -35,9 +35,6 @@ from lazyflow.graph.kinds import (
 )
 from lazyflow.store.values import IteratorItems, consumer_copy, locked, made_writable, memory_of
 
-__all__ = ["ResultHandover", "copied", "detached", "is_alone", "own"]
-
-
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 
 #: The form of an array, in `forms`.

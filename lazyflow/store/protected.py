@@ -24,8 +24,6 @@ from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, kinds
 from lazyflow.store.ownership import ARRAY_FORM, EditableParts, forms, writable_within
 from lazyflow.store.values import IteratorItems, locked, made_writable, references
 
-__all__ = ["QUICK", "editable", "has_no_array", "protected"]
-
 #: References to a value that only a local name holds, as getrefcount counts them.
 _ALONE = references(1)
 

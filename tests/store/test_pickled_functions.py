@@ -15,10 +15,7 @@ import pytest
 from store_tools import LEAST, LOCK, Point, raises, same
 
 from lazyflow.store.pickling.functions import FunctionCache, load_function, pack_function
-from lazyflow.store.pickling.serialize import (
-    Unpicklable,
-    serialization_error,
-)
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 # -- other processes ------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of
 from lazyflow.schedulers.core.run import make_run
-from lazyflow.store.pickling.serialize import Unpicklable
+from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.values import IteratorItems
 
 # -- actors that wait for each other in a circle, which is found when it closes -----------

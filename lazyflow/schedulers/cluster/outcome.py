@@ -23,8 +23,7 @@ from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.ownership import copied
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, loads_owned
-from lazyflow.store.pickling.serialize import Unpicklable
-from lazyflow.store.pickling.unpicklable import dump
+from lazyflow.store.pickling.unpicklable import Unpicklable, dump
 from lazyflow.store.sizes import size_of
 
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once

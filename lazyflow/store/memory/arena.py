@@ -15,8 +15,6 @@ from typing import Any
 from lazyflow.finalizers import owned
 from lazyflow.store.memory.copying import copy_by_two
 
-__all__ = ["Arena", "memory_file"]
-
 _REMOVE = getattr(mmap, "MADV_REMOVE", None)  # Linux: elsewhere pages stay until the arena ends
 _POPULATE_WRITE = 23  # of madvise, from Linux 5.14 on: maps pages, and fails rather than kill
 _DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"

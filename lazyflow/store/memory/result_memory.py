@@ -26,9 +26,6 @@ from lazyflow.finalizers import Gone, LastCall, WeakTable, gone, owned
 from lazyflow.store.memory.arena import memory_file
 from lazyflow.store.memory.available import Budget, available_memory
 
-__all__ = ["LentMemory", "borrowed", "trim"]
-
-
 KEEP = 512 << 20  # bytes: six times as fast for `concatenate` of two arrays of 80 MB
 _FILES = 100
 _DESCRIPTORS = "/proc/self/fd"

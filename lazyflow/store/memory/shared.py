@@ -31,9 +31,6 @@ from lazyflow.store.memory.arena import Arena
 from lazyflow.store.memory.available import STEP, Budget, available_memory, store_full
 from lazyflow.store.sizes import format_bytes
 
-__all__ = ["Arenas", "Mappings", "Range", "Ranges", "Segment", "whole_pages"]
-
-
 # -- free ranges of memory: taken best fit, given back merged with their neighbours -------
 
 #: (arena, offset, size in bytes): where a buffer is.

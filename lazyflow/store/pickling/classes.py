@@ -23,8 +23,6 @@ from typing import Any
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.function_code import resolve
 
-__all__ = ["class_by_value", "is_by_value", "names_itself", "variable_of_main"]
-
 Reduced = tuple[Any, ...]
 
 _HERE = os.urandom(8).hex()

@@ -42,12 +42,6 @@ from lazyflow.graph.kinds import ARRAY, IMMUTABLE, TypeTable, kinds
 from lazyflow.store.pickling.pickler import Pickler, PieceWriter, is_importable
 from lazyflow.store.pickling.unpicklable import dump
 
-__all__ = [
-    "SHARED_FROM", "FunctionCache", "carries_state", "load_function", "pack_function",
-    "same_code",
-]
-
-
 # -- state --------------------------------------------------------------------------------
 #
 # Whether a callable is code alone, which the tasks of a worker may share, or carries state.

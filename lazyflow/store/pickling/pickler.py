@@ -34,11 +34,6 @@ from lazyflow.store.pickling.classes import (
     variable_of_main,
 )
 
-__all__ = [
-    "Pickler", "is_importable", "loads_owned", "mapped_part", "reduce_h5py", "reduce_variable",
-]
-
-
 # -- values that lie in files, sent to other processes of this machine by path ------------
 #
 # A part of a file that is mapped (`numpy.memmap`, and views of one) is mapped there as well, to be

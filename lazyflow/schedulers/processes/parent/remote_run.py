@@ -37,7 +37,7 @@ from lazyflow.schedulers.remote.calls import (
     name_only,
     without_inputs,
 )
-from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 # -- merging ------------------------------------------------------------------------------
 #
