@@ -3,7 +3,7 @@
 Policy: every side of a comparison does the same warm-up, then the sides take turns (ours, theirs,
 ours, theirs), so that a machine that slows down slows all of them. The clock runs over making the
 graph, running it and freeing it. Garbage is collected before each turn, outside the clock, so that
-nobody pays for another's; the collector stays on inside. Wrong answers are failures.
+no side pays for another's; the collector stays on inside. Wrong answers are failures.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ def deaths_seen(kills: int, seconds: float = 5.0) -> int:
 
 
 def kept_in_workers(seconds: float = 5.0) -> list[str]:
-    """Say what workers still hold when nobody here does, after some patience."""
+    """Say which values workers still hold after this process has dropped them all."""
     until = time.monotonic() + seconds
     while True:
         gc.collect()

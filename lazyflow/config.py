@@ -183,7 +183,7 @@ def _ray_options(value: Any) -> Any:
     if taken or not (value is None or isinstance(value, Mapping)):
         raise ValueError(
             "ray_options must be a dict of the options of ray.remote, such as "
-            f"{{'scheduling_strategy': 'SPREAD'}}, but for {', '.join(_RAYS)}; got {value!r}"
+            f"{{'scheduling_strategy': 'SPREAD'}}, without {', '.join(_RAYS)}; got {value!r}"
         )
     return value
 

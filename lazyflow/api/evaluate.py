@@ -227,7 +227,7 @@ def scheduler_or_default(given: SchedulerLike | None) -> Scheduler:
         return scheduler_of(configured)
     except Exception as error:
         error.add_note(
-            "It is the scheduler of lazyflow.config.set(scheduler=...), or of LAZYFLOW_SCHEDULER."
+            "The scheduler came from lazyflow.config.set(scheduler=...) or LAZYFLOW_SCHEDULER."
         )
         raise
 
@@ -330,7 +330,7 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
         if outer is not None:
             outer.children.add(run)
             if outer.stop:  # it was given up before it could see this child
-                run.cancel(Cancelled("the task that asked for it was given up"))
+                run.cancel(Cancelled("the task that started it was stopped"))
         if not run.over:
             run.scheduler.start(run)
         if not run.scheduler.wait(run, timeout):
@@ -398,7 +398,7 @@ def held_values(plan: Plan) -> list[Any]:
     found = []
     for task in plan.tasks:
         if task._func is HELD:
-            if not task._args[0].is_elsewhere():  # what is brought here is the caller's own
+            if not task._args[0].is_elsewhere():  # a copy from elsewhere is the caller's own
                 found.append(task._args[0].local_outcome()[0])
         elif task._bind is None:
             if task._args is not task._inputs:
@@ -481,10 +481,10 @@ def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
     `reopen` is called with each owner that still exists, once its future is pending.
     """
     if future.state is CANCELLED or (future.state is FAILED and not future.recipe):
-        why = "was cancelled" if future.state is CANCELLED else "is not run again by itself"
+        what = "a cancelled future" if future.state is CANCELLED else "this kind of future"
         raise ValueError(
-            f"{future.name} {why}: only what submit(...) and map(...) gave and what failed can be "
-            "retried. Make the call again."
+            f"{future.name}: {what} can't be retried, only a failed one of submit(...) or "
+            "map(...). Make the call again."
         )
     again = _with_failed_inputs(future)
     for each, task, holder in again:

@@ -143,8 +143,8 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     def _late(self, timeout: float | None) -> TaskTimeout:
         return TaskTimeout(
-            f"{self._inner.name} has no result after {timeout:g} s; it goes on. Ask again, or "
-            "give it up by future.cancel()"
+            f"{self._inner.name} has no result after {timeout:g} s; its work continues. Call "
+            "result() again, or stop it by future.cancel()"
         )
 
     @property
@@ -277,8 +277,8 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     def _refuse_outcome(self, *_: Any) -> Any:
         raise TypeError(
-            "the outcome of a lazyflow future is set by its task. For one that you set yourself "
-            "take concurrent.futures.Future()"
+            "the task of a lazyflow future sets its outcome. For a future that you set yourself, "
+            "use concurrent.futures.Future()"
         )
 
     set_result = set_exception = set_running_or_notify_cancel = _refuse_outcome  # type: ignore
@@ -295,7 +295,7 @@ class Future(concurrent.futures.Future[Any], Collection):
         return values[0]
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Future:
-        return self  # what it is made of is held already
+        return self  # its task holds the value already
 
     # -- text and copies --------------------------------------------------------------------
 
@@ -558,5 +558,5 @@ def _snapshot(value: Any, copy: bool) -> Any:
     except Exception as error:
         raise TypeError(
             f"put() takes a snapshot, and {summary(value)} can't be copied: "
-            f"{type(error).__name__}: {error}. If it will not be changed: put(x, copy=False)"
+            f"{type(error).__name__}: {error}. If nothing will change it, write put(x, copy=False)"
         ) from error

@@ -89,9 +89,9 @@ class Trace:
         for where, value in [*enumerate(args), *kwargs.items()]:
             if kinds[type(value)] not in _NOT_SEARCHED and bind((value,), {}, as_is=True)[0]:
                 raise TypeError(
-                    f"leaf {where!r} of the traced {function_name(self._func)} is lazy, or holds "
-                    "a lazy value: a leaf is a value. Compute it first, or use it inside the "
-                    "traced function."
+                    f"argument {where!r} of the traced {function_name(self._func)} is lazy, or "
+                    "holds a lazy value, and a trace takes plain values. Compute it first, or use "
+                    "it inside the traced function."
                 )
 
     def _build(

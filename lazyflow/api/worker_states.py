@@ -136,7 +136,7 @@ class TaskLock:
             if holder == me:
                 if lock is self or me not in _waits:
                     return  # the lock was handed over just now
-                raise Deadlock("it is in use by a task that waits for what this task has in use")
+                raise Deadlock("it is in use by a task that waits for a state that this task uses")
             lock = _waits.get(holder)
 
 
@@ -182,7 +182,10 @@ class StateCell(task_resources.Kept):
     def acquire(self) -> Any:
         """Return the value, when no other task has it in use."""
         if self._built_by == threading.get_ident():
-            raise RuntimeError(f"init of {self._name} calls get() of the state that it builds")
+            raise RuntimeError(
+                f"init of {self._name} calls get() of the state that it builds; let it return the "
+                "value"
+            )
         try:
             if not self._lock.is_mine():
                 self._lock.acquire()
@@ -440,9 +443,9 @@ class WorkerState(Generic[T]):
         if use is not None:
             if use.run is not run:
                 raise RuntimeError(
-                    f"{self!r} is in use by the task that computes this one: it would wait for "
-                    "ever. Pass what is needed of the value as an argument, or call get() there "
-                    "after the compute"
+                    f"{self!r} is in use by the task that computes this one, so get() would wait "
+                    "for ever. Pass the needed part of the value as an argument, or call get() in "
+                    "that task after its compute"
                 )
             return use.cell.acquire()
         use = StateUse(run, number, self, self._cell())
@@ -513,8 +516,8 @@ class WorkerState(Generic[T]):
                 payload = cloudpickle.dumps(self._functions)
             except Exception as error:
                 error.add_note(
-                    f"init, reset and teardown of {self!r} travel to workers, and one of them "
-                    "holds what can't be pickled: make that inside init"
+                    f"init, reset and teardown of {self!r} are pickled for the workers, and one of "
+                    "them holds an object that can't be pickled. Make that object inside init"
                 )
                 raise
             finally:

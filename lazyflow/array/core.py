@@ -58,7 +58,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
         give_line(expr)
         self._node, self._lens, self._order = expr, None, None
 
-    # -- what it is -------------------------------------------------------------------------
+    # -- properties -------------------------------------------------------------------------
 
     @property
     def expr(self) -> Expr:

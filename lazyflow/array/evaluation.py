@@ -213,8 +213,8 @@ class Result:
             self.array = np.empty(shape, dtype)  # takes no memory before it is written
         except MemoryError as error:
             error.add_note(
-                "compute() gives the whole array in memory. Reduce it or take a part of it before, "
-                "or have its blocks written elsewhere: la.store(x, target), x.to_zarr(path)."
+                "compute() returns the whole array in memory. Reduce or slice it first, or write "
+                "its blocks elsewhere: la.store(x, target), x.to_zarr(path)."
             )
             raise
         self._lent: result_memory.LentMemory | None = None
@@ -497,7 +497,7 @@ def _dtype_of_blocks(tasks: Sequence[Task], chunks: Chunks) -> np.dtype[Any]:
         return found.pop()
     if {dtype.kind for dtype in found} not in ({"S"}, {"U"}):
         raise TypeError(
-            f"the dtype is not known: there are blocks of {', '.join(sorted(map(str, found)))}. "
+            f"the blocks have several dtypes: {', '.join(sorted(map(str, found)))}. "
             "Pass dtype= to the function that made them, such as map_blocks()."
         )
     return np.result_type(*found)

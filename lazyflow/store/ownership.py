@@ -252,7 +252,7 @@ def _copy(part: Any, form: int) -> Any:
 def _deep(array: Any) -> Any:
     try:
         return copy.deepcopy(array)
-    except Exception:  # a lock among the objects: what can't be copied is not edited by accident
+    except Exception:  # it holds a lock: it can't be copied, and is not edited by accident
         return array.copy()
 
 

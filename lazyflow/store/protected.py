@@ -107,7 +107,7 @@ def editable(box: list[Any], is_last: bool) -> Any:
         return writable_within(value)
     try:
         return copy.deepcopy(value)
-    except Exception:  # a lock, a module: what can't be copied is not edited by accident either
+    except Exception:  # a lock, a module: it can't be copied, and is not edited by accident
         return value
 
 

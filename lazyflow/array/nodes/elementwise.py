@@ -93,7 +93,7 @@ class Elementwise(Expr):
 
     def through(self, selection: Selection) -> Recipe | None:
         if any(axis < 0 and ~axis != 1 for axis in selection.axes):
-            return None  # what is repeated is computed once
+            return None  # repeated elements are computed once
         return [(x, _share(x, self, selection)) for x in self.inputs], self.with_inputs
 
     def step(self, operands: tuple[int, ...]) -> Step:

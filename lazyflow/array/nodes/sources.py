@@ -76,7 +76,7 @@ def taken_in(array: np.ndarray[Any, Any], given: Any) -> Source:
     The rule is that of `lazyflow.submit`: small arrays are copied, larger ones watched.
     """
     if isinstance(given, _VALUES):
-        array.setflags(write=False)  # nobody else can write into it
+        array.setflags(write=False)  # other code can't write into it
     taken = Taken()
     array = taken.part(array)
     if not array.ndim:

@@ -613,8 +613,8 @@ def _by_hook(obj: Any, cls: type, hook: str, method: Any) -> MerkleNode:
         raise
     if type(value) is cls:  # its token would be made of a token that is made of ...
         raise TypeError(
-            f"{type_name(cls)}.{hook}() returned a {cls.__name__} again, which says nothing of its "
-            "content. Let it return what results depend on, such as a tuple of attributes."
+            f"{type_name(cls)}.{hook}() returned another {cls.__name__}, so its content is still "
+            "unknown. Return what results depend on, such as a tuple of attributes."
         )
     return MerkleNode(b"hook\0", (cls, value), (".__class__", f".{hook}()"))
 
