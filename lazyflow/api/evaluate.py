@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from lazyflow import config
-from lazyflow.errors import Cancelled
+from lazyflow.errors import Cancelled, LazyflowWarning
 from lazyflow.finalizers import gone
 from lazyflow.graph.binding import bind
 from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds
@@ -268,10 +269,6 @@ def check_task_options(plan: Plan, scheduler: Scheduler) -> None:
             continue
         for task in plan.tasks:
             if getattr(task._options, option) != getattr(DEFAULT, option):
-                import warnings
-
-                from lazyflow.errors import LazyflowWarning
-
                 _warned.add((scheduler.name, option))
                 warnings.warn(
                     f"{option}= of {task_name(task)} has no effect on the {scheduler.name!r} "
