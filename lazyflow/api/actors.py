@@ -139,9 +139,8 @@ def checkpoint_of(cls: type, settings: ActorSettings) -> Checkpoint | None:
 
 # -- pending calls ------------------------------------------------------------------------
 #
-# The limit on pending calls of an actor: a caller that reaches it sleeps until some have ended.
-#
-# Only calls of the program itself wait. A call from inside a task or an actor's call is made at
+# A caller that reaches the limit of pending calls of an actor sleeps until some have ended. Only
+# calls of the program itself wait. A call from inside a task or an actor's call is made at
 # once, since the pending calls may wait for its result. So is the call of a coroutine: its event
 # loop must not stand still.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import copy as copying
+import logging
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -343,8 +344,6 @@ def _call_back() -> None:
         try:
             callback(argument)
         except BaseException:  # SystemExit too: the others must still be called
-            import logging
-
             logging.getLogger("lazyflow").exception("a callback of %r failed", argument)
         del callback, argument
 

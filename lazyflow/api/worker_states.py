@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from queue import SimpleQueue
 from types import SimpleNamespace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lazyflow import config
 from lazyflow.finalizers import LastCall, WeakValues
@@ -148,17 +148,10 @@ def _await_turn(messages: SimpleQueue[bool]) -> None:  # a loop beside `with`: s
 # -- the cells that hold a worker state's values, and their use by tasks ------------------
 
 
-class HasFunctions(Protocol):
-    """The functions of a `WorkerState` that its cells need."""
-
-    def _open_functions(self) -> tuple[Any, ...]:
-        """Return init, reset and teardown."""
-
-
 class StateCell(task_resources.Kept):
     """One value of a state: empty until the value is built, and after it is torn down."""
 
-    def __init__(self, state: HasFunctions) -> None:
+    def __init__(self, state: WorkerState[Any]) -> None:
         self._state = weakref.ref(state)  # which owns this cell
         self._name = repr(state)
         self._values: list[Any] = []
@@ -166,7 +159,7 @@ class StateCell(task_resources.Kept):
         self._lock = TaskLock()
         self._built_by = 0
 
-    def is_of(self, state: HasFunctions) -> bool:
+    def is_of(self, state: WorkerState[Any]) -> bool:
         """Tell whether this cell is one of a state."""
         return self._state() is state
 
@@ -284,7 +277,7 @@ class StateUse(task_resources.Use):
 
     __slots__ = ("cell", "is_over", "state")
 
-    def __init__(self, run: Any, task: int, state: HasFunctions, cell: StateCell) -> None:
+    def __init__(self, run: Any, task: int, state: WorkerState[Any], cell: StateCell) -> None:
         super().__init__(run, task)
         self.state: Any = state
         self.cell: Any = cell

@@ -44,10 +44,6 @@ from lazyflow.graph.task import Task, call_arguments
 from lazyflow.store.memory import result_memory
 
 # -- expressions as tasks -----------------------------------------------------------------
-#
-# From wanted expressions to nodes of tasks: all passes, and the tasks of what they give.
-#
-# It also tells whether these tasks are so short that one thread is faster than several.
 
 _LIGHT = 50e-6  # seconds of a task; two threads were slower than one below about that
 _CALL = 12e-6  # seconds of a task without its elements
@@ -394,8 +390,6 @@ def _put_together(node: Tasks, values: list[Any]) -> Any:
 
 
 # -- lengths ------------------------------------------------------------------------------
-#
-# What is known of arrays only after a computation, found out when it is needed.
 #
 # Most lengths of axes depend on masks only: then just the masks are computed. For all others the
 # blocks are computed, and their shapes are kept. Of a cast to texts or to dates the values may have

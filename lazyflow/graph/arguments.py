@@ -41,8 +41,6 @@ from lazyflow.graph.kinds import (
 
 # -- shallow copies -----------------------------------------------------------------------
 #
-# Shallow copies of containers, those of users' classes with the items that they have.
-#
 # `copy.copy` fills a copy by the methods of its class. A class that changes keys or items when they
 # are set would change them once more, so what differs afterwards is set by the builtin class below.
 

@@ -52,8 +52,6 @@ from lazyflow.services import service
 
 # -- iterators among arguments ------------------------------------------------------------
 #
-# Generators among the arguments of a call: their items are taken when the task asks for them.
-#
 # A short one is taken at the call, so that lazy values in it are found and any scheduler can send
 # it. Of a longer one that begins with plain values the rest is left, since it may have no end, or
 # more than fits the memory.

@@ -399,8 +399,6 @@ def conflict(one: Task, other: Task) -> KeyConflict:
 
 # -- the passes ---------------------------------------------------------------------------
 #
-# The passes between a graph and its plan, in one list, and `make_plan`, which runs them.
-#
 # Each pass takes a plan and returns one: the same one where it has nothing to do, so running it
 # again changes nothing. Culling needs no pass: `in_order` reaches only what is wanted. Clustering
 # (`lazyflow.graph.grouping`) is done by the schedulers for which a message is expensive, since it

@@ -17,9 +17,8 @@ from lazyflow.array.nodes.sources import Const
 
 # -- compiled ufuncs ----------------------------------------------------------------------
 #
-# Ufuncs compiled by Numba: objects around a NumPy ufunc, which itself can't be pickled.
-#
-# Numba is loaded already wherever one of them is met.
+# Numba's are objects around a NumPy ufunc, which itself can't be pickled. Numba is loaded already
+# wherever one of them is met.
 
 
 def ufunc_for(func: Any, operands: Sequence[Any], **options: Any) -> np.ufunc:

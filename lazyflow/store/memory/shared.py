@@ -121,9 +121,7 @@ class Ranges:
         del self._ends[arena, start + length]
 
 
-# -- mappings -----------------------------------------------------------------------------
-#
-# Memory of other processes as this one sees it, and which views of it are still alive.
+# -- mappings: memory of other processes, and which views of it are alive -----------------
 #
 # An arena is mapped once, read-only or privately: the views of a private mapping can be edited, the
 # edits stay in this process, and pages that are not edited are not copied.
