@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.kernels.program import CAST, WHERE, Program, ScanOperation, Step, TileFunction
+from lazyflow.array.kernels.program import CAST, WHERE, BlockFunction, Program, ScanOperation, Step
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.expr import Expr, Recipe
 from lazyflow.array.nodes.selection import Selection
@@ -60,7 +60,7 @@ def one_loop(func: Any, types: tuple[np.dtype[Any], ...], *blocks: Any, **option
 
 Loop = tuple[np.dtype[Any], ...]
 
-_NAMED = TileFunction | ScanOperation
+_NAMED = BlockFunction | ScanOperation
 
 
 # -- elementwise nodes --------------------------------------------------------------------
@@ -251,5 +251,5 @@ def function(
 ) -> Expr:
     """Return the result of a function that works element by element on whole blocks."""
     pairs = tuple(sorted(keywords.items()))
-    op = TileFunction(func, pairs, repr(pairs))
+    op = BlockFunction(func, pairs, repr(pairs))
     return Elementwise(operands, op, (*[x.dtype for x in operands], np.dtype(dtype)))
