@@ -17,7 +17,7 @@ from benchmarks import bench as common
 from benchmarks.command import Suite
 from benchmarks.measure import Goal, Label, Table, Turn, clock
 from benchmarks.shapes import WORKERS
-from benchmarks.sides import Ray
+from benchmarks.sides import Distributed, Ray
 
 SIDES = ("lazyflow", "threads", "ray", "distributed")
 MB = 1e6
@@ -48,11 +48,11 @@ class Caller:
         self.server = server
         self.on_ray = on_ray
 
-    def _call(self, method: str, *args: Any) -> Any:
+    def call(self, method: str, *args: Any) -> Any:
         bound = getattr(self.server, method)
         return bound.remote(*args) if self.on_ray else bound(*args)
 
-    def _got(self, future: Any) -> Any:
+    def got(self, future: Any) -> Any:
         if not self.on_ray:
             return future.result()
         import ray
@@ -60,19 +60,19 @@ class Caller:
         return ray.get(future)
 
     def one_by_one(self, count: int) -> int:
-        before = self._got(self._call("add", 0))
+        before = self.got(self.call("add", 0))
         for _ in range(count):
-            last = self._got(self._call("add", 1))
+            last = self.got(self.call("add", 1))
         return int(last - before)
 
     def at_once(self, count: int) -> int:
-        before = self._got(self._call("add", 0))
-        futures = [self._call("add", 1) for _ in range(count)]
-        return int(max(map(self._got, futures)) - before)
+        before = self.got(self.call("add", 0))
+        futures = [self.call("add", 1) for _ in range(count)]
+        return int(max(map(self.got, futures)) - before)
 
     def arrays(self, count: int, size: int) -> float:
         array = np.ones(size // 8)
-        return float(sum(self._got(self._call("total", array)) for _ in range(count)))
+        return float(sum(self.got(self.call("total", array)) for _ in range(count)))
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,16 @@ SIZES = {
 }
 
 
-@dataclass(frozen=True)
 class Side:
-    """An actor, and how it is asked."""
+    """A `Caller` of an actor in this process, `here`, and one that is an actor itself."""
 
-    actor: Any
-    call: Callable[..., Any]  # (method, *arguments) -> future
-    get: Callable[[Any], Any]
-    between: Callable[..., Any] | None = None  # likewise, of a `Caller` that has its handle
+    def __init__(self, actor: Any, caller: Any, on_ray: bool = False) -> None:
+        self.here = Caller(actor, on_ray)
+        self._there = Caller(caller, on_ray)
+
+    def there(self, method: str, *args: Any) -> Any:
+        """Let the other actor call; return what it returns."""
+        return self._there.got(self._there.call(method, *args))
 
 
 class Bench(common.Bench):
@@ -107,7 +109,7 @@ class Bench(common.Bench):
     def __init__(self, size: Size, repeat: int | None = None) -> None:
         super().__init__(size, SIZES["full"], repeat)
         self._ray = Ray() if self.there("ray", "ray") else None
-        self._client: Any = None
+        self._distributed = Distributed()
         self._sides: dict[str, Side] = {}
         self._makers: dict[str, Callable[[], Side]] = {
             "lazyflow": partial(self._lazyflow, "processes"),
@@ -123,9 +125,7 @@ class Bench(common.Bench):
         self.lazyflow.shutdown()
         if self._ray is not None:
             self._ray.shutdown()
-        if self._client is not None:
-            self._client.close()
-            self._client.cluster.close()
+        self._distributed.shutdown()
         super().__exit__(*given)
 
     def timed(self, row: str, work: Callable[[Side], Any], right: Any = None) -> dict[Label, Turn]:
@@ -143,33 +143,20 @@ class Bench(common.Bench):
     def _lazyflow(self, scheduler: str) -> Side:
         actor = self.lazyflow.actor(Server, scheduler=scheduler)()
         caller = self.lazyflow.actor(Caller, scheduler=scheduler)(actor, False)
-        return Side(
-            actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result(),
-            lambda m, *a: getattr(caller, m)(*a),
-        )
+        return Side(actor, caller)
 
     def _on_ray(self) -> Side:
         assert self._ray is not None
         ray = self._ray()
         actor = ray.remote(Server).remote()
         caller = ray.remote(Caller).remote(actor, True)
-        return Side(
-            actor, lambda m, *a: getattr(actor, m).remote(*a), ray.get,
-            lambda m, *a: getattr(caller, m).remote(*a),
-        )
+        return Side(actor, caller, True)
 
     def _on_distributed(self) -> Side:
-        from distributed import Client, LocalCluster
-
-        self._client = Client(
-            LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address="127.0.0.1:0")
-        )
-        actor = self._client.submit(Server, actor=True).result()
-        caller = self._client.submit(Caller, actor, False, actor=True).result()
-        return Side(
-            actor, lambda m, *a: getattr(actor, m)(*a), lambda f: f.result(),
-            lambda m, *a: getattr(caller, m)(*a),
-        )
+        client = self._distributed()
+        actor = client.submit(Server, actor=True).result()
+        caller = client.submit(Caller, actor, False, actor=True).result()
+        return Side(actor, caller)
 
 
 # -- cases ----------------------------------------------------------------------------------
@@ -177,35 +164,26 @@ class Bench(common.Bench):
 
 def call(bench: Bench) -> Table:
     """a call there and back, one after the other; result = ms"""
-    count = bench.size.calls
-
-    def work(side: Side) -> int:
-        before = side.get(side.call("add", 0))
-        for _ in range(count):
-            last = side.get(side.call("add", 1))
-        return int(last - before)
-
-    rows, failed = bench.measure(bench.timed("a call", work, count), "ms", 1e3 / count)
-    if not rows[0].broken:
-        rows[0].result = rows[0].median("lazyflow")
-    bench.judged(rows[0], Goal("<=", 0.3), "calls")
-    return bench.table(call, rows, failed, amount=f"{count:,} calls")
+    return calls(bench, call, Caller.one_by_one, "ms", 1e3, 0.3)
 
 
 def pipelined(bench: Bench) -> Table:
     """many calls, and then all their results; result = µs a call"""
+    return calls(bench, pipelined, Caller.at_once, "µs", 1e6, 50)
+
+
+def calls(
+    bench: Bench, case: Callable[[Bench], Table], work: Callable[[Caller, int], int], unit: str,
+    scale: float, most: float,
+) -> Table:
+    """Measure calls from this process, which makes them as a `Caller` does."""
     count = bench.size.calls
-
-    def work(side: Side) -> int:
-        before = side.get(side.call("add", 0))
-        futures = [side.call("add", 1) for _ in range(count)]
-        return int(max(map(side.get, futures)) - before)
-
-    rows, failed = bench.measure(bench.timed("a call", work, count), "µs", 1e6 / count)
+    turns = bench.timed("a call", lambda side: work(side.here, count), count)
+    rows, failed = bench.measure(turns, unit, scale / count)
     if not rows[0].broken:
         rows[0].result = rows[0].median("lazyflow")
-    bench.judged(rows[0], Goal("<=", 50), "calls")
-    return bench.table(pipelined, rows, failed, amount=f"{count:,} calls")
+    bench.judged(rows[0], Goal("<=", most), "calls")
+    return bench.table(case, rows, failed, amount=f"{count:,} calls")
 
 
 def large(bench: Bench) -> Table:
@@ -214,10 +192,12 @@ def large(bench: Bench) -> Table:
     array = np.ones(size // 8)
 
     def there(side: Side) -> float:
-        return float(sum(side.get(side.call("total", array)) for _ in range(count)))
+        got, call = side.here.got, side.here.call
+        return float(sum(got(call("total", array)) for _ in range(count)))
 
     def back(side: Side) -> float:
-        return float(sum(side.get(side.call("made", size))[0] for _ in range(count)))
+        got, call = side.here.got, side.here.call
+        return float(sum(got(call("made", size))[0] for _ in range(count)))
 
     turns = bench.timed("as an argument", there, 2.0 * count)
     turns |= bench.timed("as a result", back, float(count))
@@ -239,8 +219,7 @@ def between(bench: Bench) -> Table:
     failed: dict[str, str] = {}
     for row, asked, right, unit in cases:
         def work(side: Side, asked: tuple[Any, ...] = asked) -> Any:
-            assert side.between is not None
-            return side.get(side.between(*asked))
+            return side.there(*asked)
 
         found, broken = bench.measure(bench.timed(row, work, right), "ms", unit)
         rows += found

@@ -21,21 +21,17 @@ def first(side: str, size: int) -> float:
     rng = np.random.default_rng(0)
     x, y = rng.random(size), rng.random(size)
     start = time.perf_counter()
-    if side == "numpy":
-        value = float(_simple(x, y).sum())
-    else:
-        from benchmarks.array_sides import Chunked
+    from benchmarks.array_sides import Chunked, simple
 
+    if side == "numpy":
+        value = float(simple(x, y).sum())
+    else:
         lib = Chunked(side)
-        value = float(lib.value(_simple(lib.array(x, 1_000_000), lib.array(y, 1_000_000)).sum()))
+        value = float(lib.value(simple(lib.array(x, 1_000_000), lib.array(y, 1_000_000)).sum()))
     seconds = time.perf_counter() - start
     if abs(value - float(np.sum((x - 0.5) * y + x * 2 - y / 3))) > 1e-6 * size:
         raise AssertionError(f"wrong answer: {value}")
     return seconds
-
-
-def _simple(x: Any, y: Any) -> Any:
-    return (x - 0.5) * y + x * 2 - y / 3
 
 
 class Sink:

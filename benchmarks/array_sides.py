@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -103,16 +102,3 @@ def by_numexpr(text: str) -> Callable[..., float]:
 
     numexpr.set_num_threads(WORKERS)
     return lambda **arrays: float(numexpr.evaluate(text, arrays))
-
-
-def near(right: float) -> Any:
-    """Return what equals any sum of the same numbers in another order."""
-    return _Near(right)
-
-
-class _Near:
-    def __init__(self, right: float) -> None:
-        self.right = right
-
-    def __eq__(self, other: Any) -> bool:
-        return math.isclose(float(other), self.right, rel_tol=1e-9, abs_tol=1e-9)

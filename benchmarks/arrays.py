@@ -22,7 +22,6 @@ from benchmarks.array_sides import (
     Chunked,
     by_numexpr,
     hand_written,
-    near,
     repeated,
     simple,
     transcendental,
@@ -118,7 +117,7 @@ def _judged(bench: Bench, row: Row, result: float | None, goal: Goal, *sizes: st
 def fused(bench: Bench) -> Table:
     """((x - 0.5)*y + x*2 - y/3).sum(), warm; result = dask / lazyflow, then lazyflow / numba"""
     x, y = bench.long
-    right = near(float(simple(x, y).sum()))
+    right = Close(simple(x, y).sum())
     chunk = bench.size.chunk
 
     def work(lib: Chunked) -> Any:
@@ -155,7 +154,7 @@ def first(bench: Bench) -> Table:
 def functions(bench: Bench) -> Table:
     """(exp(-x*x)*y + tanh(y)).sum(), warm; result = dask / lazyflow, then numexpr / lazyflow"""
     x, y = bench.long
-    right = near(float(transcendental(np, x, y).sum()))
+    right = Close(transcendental(np, x, y).sum())
     chunk = bench.size.chunk
 
     def work(lib: Chunked) -> Any:
@@ -181,7 +180,7 @@ def functions(bench: Bench) -> Table:
 def standardise(bench: Bench) -> Table:
     """((x - x.mean(0)) / x.std(0)).max() of 50 columns; result = dask / lazyflow"""
     x = np.random.default_rng(0).random((bench.size.rows, 50))
-    right = near(float(((x - x.mean(0)) / x.std(0)).max()))
+    right = Close(((x - x.mean(0)) / x.std(0)).max())
     chunks = (max(bench.size.rows // 20, 1), 50)
 
     def work(lib: Chunked) -> Any:
@@ -225,7 +224,7 @@ def small_chunks(bench: Bench) -> Table:
     """(a + 1 + a.T).sum(0) in chunks of 20 x 20; result = dask / lazyflow"""
     n = bench.size.grid * 20
     a = np.random.default_rng(0).random((n, n))
-    right = near(float((a + 1 + a.T).sum(0).sum()))
+    right = Close((a + 1 + a.T).sum(0).sum())
 
     def work(lib: Chunked) -> Any:
         x = lib.array(a, 20)
@@ -260,7 +259,7 @@ def matmul(bench: Bench) -> Table:
     n, block = bench.size.matrix, bench.size.block
     rng = np.random.default_rng(0)
     a, b = rng.random((n, n)), rng.random((n, n))
-    right = near(float((a @ b).sum()))
+    right = Close((a @ b).sum())
 
     def work(lib: Chunked) -> Any:
         return lib.value(lib.array(a, block) @ lib.array(b, block)).sum()
@@ -305,7 +304,7 @@ def stencils(bench: Bench) -> Table:
     turns: dict[Label, Turn] = {}
     for row, step in STENCILS.items():
         x, chunks = (board, side // 2) if row.startswith("life") else (long, n // 4)
-        right = near(float(repeated(np, step, x, bench.size.steps).sum()))
+        right = Close(repeated(np, step, x, bench.size.steps).sum())
 
         def work(lib: Chunked, step: Any = step, x: Any = x, chunks: int = chunks) -> Any:
             made = repeated(lib.lib, step, lib.array(x, chunks), bench.size.steps)

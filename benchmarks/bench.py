@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -114,6 +114,16 @@ class Bench:
         row.goal = goal
         if any(getattr(self.size, name) != getattr(self.full, name) for name in sizes):
             row.why_unjudged = "(for --size full)"
+
+    def judged_gain(self, rows: Sequence[Row], least: float) -> str:
+        """Set the result of two workers to their gain over one; return the gains in words."""
+        one, two = rows
+        gains = {s: one.median(s) / two.median(s) for s in two.samples if s in one.samples}
+        two.result = gains.get("lazyflow")
+        self.judged(two, Goal(">=", least), "calls")
+        if not two.why_unjudged and not two.met and gains.get("futures", 0.0) < least:
+            two.why_unjudged = "(two cores were not idle)"  # a bare executor had no more of them
+        return "gain of each: " + ", ".join(f"{side} {gain:.2f}" for side, gain in gains.items())
 
 
 def title_of(case: Callable[[Any], Table]) -> str:

@@ -118,6 +118,19 @@ class ByHand:
             end.close()
 
 
+def summed_by_ray(ray: Any, theta: np.ndarray, parts: list[Any]) -> Callable[[], np.ndarray]:
+    """Return what sums the gradients of batches that Ray keeps."""
+    remote = ray().remote(gradient_of)
+    held = cache(lambda: [ray().put(data) for data in parts])
+
+    def work() -> np.ndarray:
+        point = ray().put(theta)
+        found: np.ndarray = sum(ray().get([remote.remote(point, data) for data in held()]))
+        return found
+
+    return work
+
+
 def gradient(bench: Any) -> Table:
     """one L-BFGS gradient of kept batches, parameters put once; result = lazyflow / by hand"""
     count, (rows_each, columns), times = 16, bench.size.batch, 10
@@ -155,16 +168,8 @@ def gradient(bench: Any) -> Table:
         ("by tree_reduce", "lazyflow"): partial(turn, summed_there),
         ("whole", "by hand"): partial(turn, lambda: by_hand(theta)),
     }
-    if ray := bench.ray:
-        remote = ray().remote(gradient_of)
-        held = cache(lambda: [ray().put(data) for data in parts])
-
-        def by_ray() -> np.ndarray:
-            point = ray().put(theta)
-            found: np.ndarray = sum(ray().get([remote.remote(point, d) for d in held()]))
-            return found
-
-        turns["whole", "ray"] = partial(turn, by_ray)
+    if bench.ray:
+        turns["whole", "ray"] = partial(turn, summed_by_ray(bench.ray, theta, parts))
     try:
         rows, failed = bench.measure(turns, "ms", 1e3)
     finally:

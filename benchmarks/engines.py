@@ -150,8 +150,3 @@ main = Suite(
     alike=f"one cluster of each engine, {WORKERS} workers with a thread each",
     durations="tiny takes half a minute, small one, full a quarter of an hour; goals are for full",
 ).main
-
-if __name__ == "__main__":
-    import sys
-
-    sys.exit(main(sys.argv[1:]))

@@ -64,13 +64,5 @@ def main(side: str, size: int, times: int) -> None:
         ray.shutdown()
 
 
-def touch(size: int) -> None:
-    """Write to so much memory once: a virtual machine may get pages from its host only now."""
-    np.ones(size // 8)
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "touch":
-        touch(int(sys.argv[2]))
-    else:
-        main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -3,7 +3,7 @@
 Policy: every side of a comparison does the same warm-up, then the sides take turns (ours, theirs,
 ours, theirs), so that a machine that slows down slows all of them. The clock runs over making the
 graph, running it and freeing it. Garbage is collected before each turn, outside the clock, so that
-nobody pays for another's; the collector stays on inside. Wrong answers are failures.
+no side pays for another's; the collector stays on inside. Wrong answers are failures.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def load() -> float:
 
 
 def idle_cores(window: float = 0.3) -> float | None:
-    """Measure how many cores nobody uses now. None where /proc/stat is not there.
+    """Measure how many cores are idle now. None where /proc/stat is not there.
 
     The load average can't say: a minute later it still holds the cases that ran before.
     """
@@ -178,6 +178,13 @@ def idle_cores(window: float = 0.3) -> float | None:
     except OSError:
         return None
     return ticks / os.sysconf("SC_CLK_TCK") / seconds
+
+
+def idle_words() -> str:
+    """Return the load and the idle cores of now in words."""
+    idle = idle_cores()
+    free = "unknown" if idle is None else f"{idle:.2f}"
+    return f"before it: load {load():.2f}, {free} of {cores()} cores idle"
 
 
 def version(package: str) -> str:

@@ -247,7 +247,7 @@ def cores(bench: Bench) -> Table:
         with ThreadPoolExecutor(workers) as pool:
             return list(pool.map(shapes.digest, [size] * calls))
 
-    idle, load = measure.idle_cores(), measure.load()
+    idle = measure.idle_words()
     turns: dict[Label, Turn] = {}
     for n, label in ((1, "1 thread"), (2, "2 threads")):
         for side, lib in bench.lazy.items():
@@ -255,18 +255,9 @@ def cores(bench: Bench) -> Table:
         if bench.joblib:
             turns[label, "joblib"] = partial(clock, partial(by_joblib, bench.joblib, n), right)
         turns[label, "futures"] = partial(clock, partial(by_futures, n), right)
-    (one, two), failed = bench.measure(turns, "ms", 1e3)
-    gains = {s: one.median(s) / two.median(s) for s in two.samples if s in one.samples}
-    two.result = gains.get("lazyflow")
-    bench.judged(two, Goal(">=", 1.8), "calls")
-    free = "unknown" if idle is None else f"{idle:.2f}"
-    if not two.why_unjudged and not two.met and gains.get("futures", 0.0) < 1.8:
-        two.why_unjudged = "(two cores were not idle)"  # a bare executor had no more of them
-    notes = [
-        f"before it: load {load:.2f}, {free} of {measure.cores()} cores idle",
-        "gain of each: " + ", ".join(f"{side} {gain:.2f}" for side, gain in gains.items()),
-    ]
-    return bench.table(cores, [one, two], failed, amount=f"{calls} calls", notes=notes)
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    notes = [idle, bench.judged_gain(rows, 1.8)]
+    return bench.table(cores, rows, failed, amount=f"{calls} calls", notes=notes)
 
 
 def trace(bench: Bench) -> Table:
@@ -291,62 +282,6 @@ def trace(bench: Bench) -> Table:
     bench.judged(rows[2], Goal("<=", 0.5), "traced")
     why = dict.fromkeys(("dask", "joblib", "futures"), "keeps no plan to run again on other leaves")
     return bench.table(trace, rows, why, failed, amount=f"{2 * leaves:,} tasks")
-
-
-def observer(bench: Bench) -> Table:
-    """the tree with an observer that counts; result = µs that it adds to a lazyflow task"""
-    from lazyflow.api.evaluate import observers
-    from lazyflow.schedulers.core.base import Observer
-
-    leaves = bench.size.leaves
-    tasks, right = 2 * leaves - 1, leaves * (leaves + 1) // 2
-    heard = [0, 0]
-
-    class Watch(Observer):
-        def task_started(self, run: Any, i: int) -> None:
-            heard[0] += 1
-
-        def task_ended(self, run: Any, i: int) -> None:
-            heard[1] += 1
-
-    watch = Watch()
-
-    def watched() -> float:
-        token = observers.set((watch,))
-        heard[:] = [0, 0]
-        try:
-            seconds = from_scratch(bench.lazyflow, shapes.lazy_tree, leaves, right)()
-        finally:
-            observers.reset(token)
-        if heard != [tasks, tasks]:
-            raise AssertionError(f"{heard} of {tasks} tasks were heard")
-        return seconds
-
-    def watched_by_dask() -> float:
-        from dask.callbacks import Callback
-
-        def before(*_: Any) -> None:
-            heard[0] += 1
-
-        def after(*_: Any) -> None:
-            heard[1] += 1
-
-        with Callback(pretask=before, posttask=after):
-            return from_scratch(bench.dask, shapes.lazy_tree, leaves, right)()
-
-    turns: dict[Label, Turn] = {
-        ("unobserved", side): from_scratch(lib, shapes.lazy_tree, leaves, right)
-        for side, lib in bench.lazy.items()
-    }
-    turns["observed", "lazyflow"] = watched
-    if bench.dask:
-        turns["observed", "dask"] = watched_by_dask
-    (plain, seen), failed = bench.measure(turns, "µs/task", 1e6 / tasks)
-    if not seen.broken:
-        seen.result = seen.median("lazyflow") - plain.median("lazyflow")
-    bench.judged(seen, Goal("<=", 1.5), "leaves")
-    why = dict.fromkeys(("joblib", "futures"), "has no hook around each task")
-    return bench.table(observer, [plain, seen], why, failed, amount=f"{tasks:,} tasks")
 
 
 class PersistLoop:
@@ -393,7 +328,7 @@ def persist(bench: Bench) -> Table:
 
 CASES: dict[str, Callable[[Bench], Table]] = {
     case.__name__: case
-    for case in (tree, flat, chain, million, build, starting, cores, trace, observer, persist)
+    for case in (tree, flat, chain, million, build, starting, cores, trace, persist)
 }
 
 

@@ -260,7 +260,8 @@ def large(bench: Bench) -> Table:
     size, times = bench.size.large, bench.size.larges
     found: dict[str, list[dict[str, float]]] = {}
     failed: dict[str, str] = {}
-    bench.child("-m", "benchmarks.large", "touch", str(min(4 * size, half_of_memory())))
+    size_touched = min(4 * size, half_of_memory())
+    bench.child("-c", f"from benchmarks.memory import touched; touched({size_touched})")
     for side in bench.sides():
         if side == "dask pool=":
             continue
@@ -299,7 +300,7 @@ def cores(bench: Bench) -> Table:
     def by_futures(workers: int) -> list[int]:
         return list(bench.futures(workers).map(programs.spin, given))
 
-    idle = measure.idle_cores()
+    idle = measure.idle_words()
     turns: dict[Label, Turn] = {}
     for n, label in ((1, "1 worker"), (2, "2 workers")):
         works: dict[str, Callable[[], Any]] = {
@@ -312,18 +313,9 @@ def cores(bench: Bench) -> Table:
             works["ray"] = partial(programs.ray_map, ray, programs.spin, given, cpus=cpus)
         works["futures"] = partial(by_futures, n)
         turns |= timed(label, works, [programs.spin(loops)] * calls)
-    (one, two), failed = bench.measure(turns, "ms", 1e3)
-    gains = {s: one.median(s) / two.median(s) for s in two.samples if s in one.samples}
-    two.result = gains.get("lazyflow")
-    bench.judged(two, Goal(">=", 1.85), "calls")
-    if not two.why_unjudged and not two.met and gains.get("futures", 0.0) < 1.85:
-        two.why_unjudged = "(two cores were not idle)"  # a bare executor had no more of them
-    free = "unknown" if idle is None else f"{idle:.2f}"
-    notes = [
-        f"before it: load {measure.load():.2f}, {free} of {measure.cores()} cores idle",
-        "gain of each: " + ", ".join(f"{side} {gain:.2f}" for side, gain in gains.items()),
-    ]
-    return bench.table(cores, [one, two], failed, amount=f"{calls} calls", notes=notes)
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    notes = [idle, bench.judged_gain(rows, 1.85)]
+    return bench.table(cores, rows, failed, amount=f"{calls} calls", notes=notes)
 
 
 #: By side: what is imported before the clock runs, and what computes `FUNC` of `VALUE`.

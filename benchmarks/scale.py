@@ -436,8 +436,7 @@ def counts(cores: int, most: int) -> list[int]:
     return sorted({1 << k for k in range(cores.bit_length()) if 1 << k <= cores} | {cores})
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print a row for each work as soon as it is measured."""
+def options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks scale", description=(__doc__ or "").splitlines()[0]
     )
@@ -447,9 +446,14 @@ def main(argv: Sequence[str]) -> int:
     add("--oversubscribe", type=int, default=0, metavar="W", help="workers, more than cores")
     add("--only", choices=WORKS, nargs="*", metavar="WORK", help="rows of the table")
     add("--json", metavar="FILE", help="write the results that have a goal to FILE")
-    given = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a row for each work as soon as it is measured."""
     import threadpoolctl
 
+    given = options(argv)
     cores = lazyflow.config.cpu_count()
     numbers = counts(cores, given.oversubscribe)
     data = Data(_SIZES[given.size])

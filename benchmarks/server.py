@@ -12,17 +12,16 @@ such a thing, on dask's: a table of the kilobytes that the program and its worke
 from __future__ import annotations
 
 import argparse
-import faulthandler
 import gc
 import os
 import sys
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from random import Random
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
@@ -30,7 +29,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import lazyflow
-import lazyflow.array as la
 from benchmarks.footprint import (
     Footprint,
     children,
@@ -39,15 +37,15 @@ from benchmarks.footprint import (
     mark_children,
 )
 from benchmarks.memory import resident_bytes
-from benchmarks.soak import CRASH_RETRIES, Killer, at_rest
+from benchmarks.sides import Distributed
+from benchmarks.soak import CRASH_RETRIES, DRIFT, Killer, at_rest, joined
 
 SCHEDULERS = ("sync", "threads", "processes", "distributed")
-DRIFT = 24e6  # bytes that this process may have grown: its allocator, not what it holds
 _NUMBERS = 2_000  # of the arrays that functions, classes and errors hold: 16 kB
 
 # -- requests -------------------------------------------------------------------------------
-# Each takes a number, and raises AssertionError for a wrong answer. Those of dask get the module
-# of dask, so that it is imported only where they are asked for.
+# Each takes a number, and raises AssertionError for a wrong answer. Those that both libraries have
+# get the module of one first: dask is imported only where it is asked for.
 
 
 class _Refused(Exception):
@@ -68,12 +66,8 @@ def _class_of_a_request(i: int) -> type:
     return Answer
 
 
-def class_over_data(i: int) -> None:
-    assert lazyflow.compute(lazyflow.delayed(_class_of_a_request(i)())(1)) == (i + 1,)
-
-
-def class_over_data_dask(dask: Any, i: int) -> None:
-    assert dask.compute(dask.delayed(_class_of_a_request(i)())(1)) == (i + 1,)
+def class_over_data(lib: Any, i: int) -> None:
+    assert lib.compute(lib.delayed(_class_of_a_request(i)())(1)) == (i + 1,)
 
 
 def _function_of_a_request(i: int) -> Callable[[int], float]:
@@ -81,38 +75,19 @@ def _function_of_a_request(i: int) -> Callable[[int], float]:
     return lambda k: float(held[k])
 
 
-def function_over_data(i: int) -> None:
-    f = lazyflow.delayed(_function_of_a_request(i))
-    assert lazyflow.compute([f(k) for k in range(4)]) == ([float(i)] * 4,)
+def function_over_data(lib: Any, i: int) -> None:
+    f = lib.delayed(_function_of_a_request(i))
+    assert lib.compute([f(k) for k in range(4)]) == ([float(i)] * 4,)
 
 
-def function_over_data_dask(dask: Any, i: int) -> None:
-    f = dask.delayed(_function_of_a_request(i))
-    assert dask.compute([f(k) for k in range(4)]) == ([float(i)] * 4,)
-
-
-def error(i: int) -> None:
+def error(lib: Any, i: int) -> None:
     with suppress(_Refused):
-        lazyflow.compute(lazyflow.delayed(_refuses)(np.full(_NUMBERS, float(i))))
+        lib.compute(lib.delayed(_refuses)(np.full(_NUMBERS, float(i))))
         raise AssertionError("it did not fail")
 
 
-def error_dask(dask: Any, i: int) -> None:
-    with suppress(_Refused):
-        dask.compute(dask.delayed(_refuses)(np.full(_NUMBERS, float(i))))
-        raise AssertionError("it did not fail")
-
-
-def tree(i: int) -> None:
-    inc, add = lazyflow.delayed(_inc), lazyflow.delayed(_add)
-    parts = [inc(k + i) for k in range(8)]
-    while len(parts) > 1:
-        parts = [add(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-    assert parts[0].compute() == 8 * i + 36
-
-
-def tree_dask(dask: Any, i: int) -> None:
-    inc, add = dask.delayed(_inc), dask.delayed(_add)
+def tree(lib: Any, i: int) -> None:
+    inc, add = lib.delayed(_inc), lib.delayed(_add)
     parts = [inc(k + i) for k in range(8)]
     while len(parts) > 1:
         parts = [add(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
@@ -127,26 +102,14 @@ def _add(x: Any, y: Any) -> Any:
     return x + y
 
 
-def array(i: int) -> None:
-    x = la.arange(4 * _NUMBERS, chunks=_NUMBERS) + i
+def array(lib: Any, i: int) -> None:
+    x = import_module(f"{lib.__name__}.array").arange(4 * _NUMBERS, chunks=_NUMBERS) + i
     assert int((x * 2 - x.mean()).sum().compute()) == int(x.sum().compute())
 
 
-def array_dask(dask: Any, i: int) -> None:
-    import dask.array as da
-
-    x = da.arange(4 * _NUMBERS, chunks=_NUMBERS) + i
-    assert int((x * 2 - x.mean()).sum().compute()) == int(x.sum().compute())
-
-
-def persisted(i: int) -> None:
-    (x,) = lazyflow.persist(lazyflow.delayed(np.full)(10 * _NUMBERS, i))
-    assert lazyflow.delayed(np.sum)(x).compute() == 10 * _NUMBERS * i
-
-
-def persisted_dask(dask: Any, i: int) -> None:
-    (x,) = dask.persist(dask.delayed(np.full)(10 * _NUMBERS, i))
-    assert dask.delayed(np.sum)(x).compute() == 10 * _NUMBERS * i
+def persisted(lib: Any, i: int) -> None:
+    (x,) = lib.persist(lib.delayed(np.full)(10 * _NUMBERS, i))
+    assert lib.delayed(np.sum)(x).compute() == 10 * _NUMBERS * i
 
 
 def put(i: int) -> None:
@@ -154,7 +117,7 @@ def put(i: int) -> None:
     assert lazyflow.submit(np.sum, x).result() == 10 * _NUMBERS * i
 
 
-def put_dask(dask: Any, i: int) -> None:
+def put_dask(i: int) -> None:
     from distributed import get_client
 
     client = get_client()
@@ -168,7 +131,7 @@ def cancelled(i: int) -> None:
     assert futures[0].result() == 1
 
 
-def cancelled_dask(dask: Any, i: int) -> None:
+def cancelled_dask(i: int) -> None:
     from distributed import get_client
 
     client = get_client()
@@ -240,7 +203,7 @@ def actor(i: int) -> None:
     assert _sum_of(lazyflow.actor(Account)(i)) == _NUMBERS * i
 
 
-def actor_dask(dask: Any, i: int) -> None:
+def actor_dask(i: int) -> None:
     from distributed import get_client
 
     account = get_client().submit(Account, i, actor=True, pure=False).result()
@@ -254,27 +217,40 @@ def _sum_of(account: Any) -> Any:
 class Kind(NamedTuple):
     """A kind of request.
 
-    dask
-        The same for dask, if it has such a thing; `cluster`: on distributed only.
+    both
+        Takes the module of either library as well.
+    cluster
+        The same on distributed, if dask has such a thing there only.
     share
         How many are made of each that is asked for: some start a process.
     """
 
     ours: Callable[[int], None]
-    dask: Callable[[Any, int], None] | None = None
-    cluster: bool = False
+    both: Callable[[Any, int], None] | None = None
+    cluster: Callable[[int], None] | None = None
     share: float = 1.0
+
+    @classmethod
+    def of_both(cls, both: Callable[[Any, int], None]) -> Kind:
+        """Return a kind that both libraries have."""
+        return cls(partial(both, lazyflow), both)
+
+    def by_dask(self, scheduler: str) -> Callable[[int], None] | None:
+        """Return the request to a scheduler of dask, if it has such a thing."""
+        if self.both is not None:
+            return partial(self.both, import_module("dask"))
+        return self.cluster if scheduler == "distributed" else None
 
 
 KINDS = {
-    "class over 16 kB": Kind(class_over_data, class_over_data_dask),
-    "function over 16 kB": Kind(function_over_data, function_over_data_dask),
-    "error": Kind(error, error_dask),
-    "tree of 15 tasks": Kind(tree, tree_dask),
-    "array": Kind(array, array_dask),
-    "persist": Kind(persisted, persisted_dask),
-    "put": Kind(put, put_dask, cluster=True),
-    "cancel": Kind(cancelled, cancelled_dask, cluster=True),
+    "class over 16 kB": Kind.of_both(class_over_data),
+    "function over 16 kB": Kind.of_both(function_over_data),
+    "error": Kind.of_both(error),
+    "tree of 15 tasks": Kind.of_both(tree),
+    "array": Kind.of_both(array),
+    "persist": Kind.of_both(persisted),
+    "put": Kind(put, cluster=put_dask),
+    "cancel": Kind(cancelled, cluster=cancelled_dask),
     "timeout": Kind(timed_out),
     "as_completed, left": Kind(abandoned),
     "callback": Kind(called_back),
@@ -282,7 +258,7 @@ KINDS = {
     "nested compute": Kind(nested),
     "profile": Kind(profiled),
     "worker state": Kind(worker_state),
-    "actor": Kind(actor, actor_dask, cluster=True, share=0.1),
+    "actor": Kind(actor, cluster=actor_dask, share=0.1),
 }
 
 # -- all at once ----------------------------------------------------------------------------
@@ -348,11 +324,7 @@ class Server:
     def stop(self, patience: float) -> None:
         """Wait for requests that are being made; one that does not end has hung."""
         self.over.set()
-        until = time.monotonic() + patience
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        if hung := sum(thread.is_alive() for thread in self._threads):
-            faulthandler.dump_traceback(all_threads=True, file=2)
+        if hung := joined(self._threads, patience):
             self.found.trouble.append(f"{hung} requests hung")
 
     def _serve(self, random: Random) -> None:
@@ -448,52 +420,33 @@ def growth(request: Callable[[int], None], count: int) -> float:
 
 
 @contextmanager
-def ours_on(scheduler: str) -> Iterator[Callable[[Kind], Callable[[int], None] | None]]:
-    """Enter a scheduler of lazyflow; yield what makes a request of a kind there."""
+def ours_on(scheduler: str) -> Iterator[None]:
+    """Make requests of ours go to a scheduler."""
     if scheduler != "distributed":
         with lazyflow.config.set(scheduler=scheduler, num_workers=2):
-            yield lambda kind: kind.ours
+            yield
     else:
-        with cluster() as client, lazyflow.config.set(scheduler=client):
-            yield lambda kind: kind.ours
+        with Distributed() as client, lazyflow.config.set(scheduler=client):
+            yield
     lazyflow.shutdown()
 
 
 @contextmanager
-def dask_on(scheduler: str) -> Iterator[Callable[[Kind], Callable[[int], None] | None]]:
-    """Enter a scheduler of dask; yield what makes a request of a kind there, if it can."""
+def dask_on(scheduler: str) -> Iterator[None]:
+    """Make requests of dask go to a scheduler of its own."""
     import dask
 
-    def on(kind: Kind) -> Callable[[int], None] | None:
-        if kind.dask is None or (kind.cluster and scheduler != "distributed"):
-            return None
-        return partial(kind.dask, dask)
-
     if scheduler == "distributed":
-        with cluster() as client, client.as_current():
-            yield on
+        with Distributed() as client, client.as_current():
+            yield
     elif scheduler == "processes":
         from concurrent.futures import ProcessPoolExecutor
 
         with ProcessPoolExecutor(2) as pool, dask.config.set(scheduler="processes", pool=pool):
-            yield on
+            yield
     else:
         with dask.config.set(scheduler=scheduler):
-            yield on
-
-
-@contextmanager
-def cluster() -> Iterator[Any]:
-    """Yield a client of a cluster of two workers."""
-    import distributed
-
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0",
-        ) as made,
-        distributed.Client(made) as client,
-    ):
-        yield client
+            yield
 
 
 def table(given: argparse.Namespace) -> int:
@@ -504,9 +457,9 @@ def table(given: argparse.Namespace) -> int:
     found: dict[tuple[str, str, str], float] = {}
     for scheduler in schedulers:
         for side, enter in (("ours", ours_on), ("dask", dask_on)):
-            with enter(scheduler) as on:
+            with enter(scheduler):
                 for name, kind in KINDS.items():
-                    request = on(kind)
+                    request = kind.ours if side == "ours" else kind.by_dask(scheduler)
                     if request is not None and name in (given.kinds or KINDS):
                         count = max(20, int(given.growth * kind.share))
                         found[name, scheduler, side] = growth(request, count)

@@ -94,6 +94,12 @@ class Distributed:
             self._client = Client(self._cluster)
         return self._client
 
+    def __enter__(self) -> Any:
+        return self()
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
     def shutdown(self) -> None:
         for part in (self._client, self._cluster):
             if part is not None:

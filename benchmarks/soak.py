@@ -178,12 +178,7 @@ class Soak:
         for thread in threads:
             thread.start()
         killer.join()
-        until = time.monotonic() + 2 * self.patience
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        if hung := sum(thread.is_alive() for thread in threads):
-            faulthandler.dump_traceback(all_threads=True, file=2)
-            self.found.hung += hung
+        self.found.hung += joined(threads, 2 * self.patience)
         self.of_killer(killer)
 
     def of_killer(self, killer: Killer) -> None:
@@ -248,6 +243,17 @@ def soak(given: argparse.Namespace) -> tuple[Soak, Footprint, Footprint]:
     return run, before, after
 
 
+def joined(threads: Sequence[Thread], patience: float) -> int:
+    """Wait for threads; return how many have not ended, and print where these are."""
+    until = time.monotonic() + patience
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    hung = sum(thread.is_alive() for thread in threads)
+    if hung:
+        faulthandler.dump_traceback(all_threads=True, file=2)
+    return hung
+
+
 def deaths_seen(kills: int, seconds: float = 5.0) -> int:
     """Return of how many deaths the pool has heard: of the last one, too, after some patience."""
     until = time.monotonic() + seconds
@@ -257,7 +263,7 @@ def deaths_seen(kills: int, seconds: float = 5.0) -> int:
 
 
 def kept_in_workers(seconds: float = 5.0) -> list[str]:
-    """Say what workers still hold when nobody here does, after some patience."""
+    """Say which values workers still hold after this process has dropped them all."""
     until = time.monotonic() + seconds
     while True:
         gc.collect()

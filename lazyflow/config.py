@@ -57,9 +57,6 @@ from lazyflow.system import at_fork, core_count
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
 
-_MATH = {name: name for name in ("own", "numpy")}
-_KERNELS = {name: name for name in ("auto", "numpy", "native")}
-_SHOWN = {name: name for name in ("scalars", "none")}
 _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -102,30 +99,17 @@ def _whole(name: str, default: int | None, low: int) -> _Key:
     return _Key(default, check, parse)
 
 
-def _seconds(name: str) -> _Key:
+def _number(
+    name: str, default: float | None, words: str, is_right: Callable[[float], bool]
+) -> _Key:
     def check(value: Any) -> Any:
-        if value is None:
+        if value is None and default is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-            raise ValueError(f"{name} must be seconds, 0 or more, or None; got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_right(value):
+            raise ValueError(f"{name} must be {words}; got {value!r}")
         return value
 
     def parse(text: str) -> Any:
-        try:
-            return check(float(text))
-        except ValueError:
-            raise LookupError from None
-
-    return _Key(None, check, parse)
-
-
-def _share(name: str, default: float) -> _Key:
-    def check(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-            raise ValueError(f"{name} must be a number above 0, 1 at most; got {value!r}")
-        return float(value)
-
-    def parse(text: str) -> float:
         try:
             return check(float(text))
         except ValueError:
@@ -143,22 +127,17 @@ def _flag(name: str, default: bool) -> _Key:
     return _Key(default, check, lambda text: _FLAGS[text.lower()])
 
 
-def _kernels(value: Any) -> str:
-    if not isinstance(value, str) or value not in _KERNELS:
-        raise ValueError(f'kernels must be "auto", "numpy" or "native"; got {value!r}')
-    return str(value)
+def _choice(name: str, default: str | None, *words: str) -> _Key:
+    *first, last = [f'"{word}"' for word in words] + ["None"] * (default is None)
 
+    def check(value: Any) -> Any:
+        if value is None and default is None:
+            return None
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(f"{name} must be {', '.join(first)} or {last}; got {value!r}")
+        return str(value)
 
-def _math(value: Any) -> str:
-    if not isinstance(value, str) or value not in _MATH:
-        raise ValueError(f'math must be "own" or "numpy"; got {value!r}')
-    return str(value)
-
-
-def _show_values(value: Any) -> str | None:
-    if value is not None and (not isinstance(value, str) or value not in _SHOWN):
-        raise ValueError(f'show_values must be "scalars", "none" or None; got {value!r}')
-    return value
+    return _Key(default, check, {word: word for word in words}.__getitem__)
 
 
 def _folder(value: Any) -> Any:
@@ -184,7 +163,7 @@ def _ray_options(value: Any) -> Any:
     if taken or not (value is None or isinstance(value, Mapping)):
         raise ValueError(
             "ray_options must be a dict of the options of ray.remote, such as "
-            f"{{'scheduling_strategy': 'SPREAD'}}, but for {', '.join(_RAYS)}; got {value!r}"
+            f"{{'scheduling_strategy': 'SPREAD'}}, without {', '.join(_RAYS)}; got {value!r}"
         )
     return value
 
@@ -201,16 +180,18 @@ _KEYS: dict[str, _Key] = {
     "max_runs_ahead": _whole("max_runs_ahead", 16, 1),
     "max_pending_calls": _whole("max_pending_calls", 10_000, 1),
     "crash_retries": _whole("crash_retries", 2, 0),
-    "exit_timeout": _seconds("exit_timeout"),
-    "group_memory": _share("group_memory", 0.25),
+    "exit_timeout": _number(
+        "exit_timeout", None, "seconds, 0 or more, or None", lambda value: value >= 0),
+    "group_memory": _number(
+        "group_memory", 0.25, "a number above 0, 1 at most", lambda value: 0 < value <= 1),
     "ray_options": _Key(None, _ray_options, _as_given),
     "share_from": _whole("share_from", 1 << 16, 1),
     "store_limit": _whole("store_limit", None, 0),
     "chunk_bytes": _whole("chunk_bytes", 8 << 20, 1),
     "array_fusion": _flag("array_fusion", True),
-    "kernels": _Key("auto", _kernels, _KERNELS.__getitem__),
-    "math": _Key("own", _math, _MATH.__getitem__),
-    "show_values": _Key(None, _show_values, _SHOWN.__getitem__),
+    "kernels": _choice("kernels", "auto", "auto", "numpy", "native"),
+    "math": _choice("math", "own", "own", "numpy"),
+    "show_values": _choice("show_values", None, "scalars", "none"),
     "kernel_cache": _Key(None, _folder, _folder_of),
 }
 

@@ -22,8 +22,6 @@ from lazyflow.api.evaluate import observers
 from lazyflow.diagnostics.profiling.recorder import profile
 from lazyflow.schedulers.core.base import Observer
 
-__all__ = ["main"]
-
 #: Other programs to run, of lazyflow.learn.examples, by name on the command line.
 EXAMPLES = (
     "parameter-averaging", "parameter-averaging-actors", "gradient-averaging",

@@ -20,11 +20,6 @@ from weakref import ref
 
 from lazyflow.system import at_fork
 
-__all__ = [
-    "Gone", "LastCall", "WeakTable", "WeakValues", "gone", "wait_for_last_calls",
-]
-
-
 _PATIENCE = 2.0  # seconds for the calls that are due when lazyflow is shut down
 
 K = TypeVar("K")

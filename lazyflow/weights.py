@@ -170,8 +170,8 @@ def _check_extra_state(state: Mapping[str, Any]) -> None:
     for name, value in state.items():
         if name.endswith("_extra_state") and not hasattr(value, "detach"):
             raise ValueError(
-                f"{name} is a {type(value).__name__}, which get_extra_state() of the module makes "
-                "and no array can hold: return a tensor there, or send model.state_dict() itself"
+                f"{name} is a {type(value).__name__} of the module's get_extra_state(), which "
+                "can't become an array: return a tensor there, or send model.state_dict() itself"
             )
 
 
@@ -184,7 +184,7 @@ def _kept_by(optimiser: Any) -> Iterator[tuple[str, Any]]:
             if not hasattr(value, "detach"):
                 raise ValueError(
                     f"{at}.{key} of this {type(optimiser).__name__} is a {type(value).__name__}, "
-                    "which is no array: send optimiser.state_dict() itself"
+                    "not an array: send optimiser.state_dict() itself"
                 )
             yield f"{at}.{key}", value
 
@@ -204,14 +204,14 @@ def _set_kept(optimiser: Any, weights: Any) -> None:
         array = np.asarray(value)
         if not (at.isdecimal() and key and int(at) < len(parameters)):
             raise ValueError(
-                f"{name!r} is no name of what a {type(optimiser).__name__} of {len(parameters)} "
-                "parameters keeps: names are the number of a parameter, a point, and a word"
+                f"a {type(optimiser).__name__} of {len(parameters)} parameters has no state named "
+                f"{name!r}: a name is the number of a parameter, a dot and a word, as '0.exp_avg'"
             )
         parameter = parameters[int(at)]
         shapes = {tuple(now[name].shape)} if name in now else {(), tuple(parameter.shape)}
         if array.shape not in shapes:
             raise ValueError(
-                f"{name} has shape {array.shape}, and that of the optimiser has "
+                f"{name} has shape {array.shape}, but that of the optimiser has "
                 f"{' or '.join(map(str, sorted(shapes)))}"
             )
         like = now.get(name, parameter)
@@ -276,7 +276,7 @@ def set_flat(model: Any, vector: npt.ArrayLike) -> None:
     if vector.shape != (total,):
         parts = ", ".join(f"{where} {value.shape}" for where, value in moved)
         raise ValueError(
-            f"the vector has shape {vector.shape}, and the model has {total} numbers: {parts}. "
+            f"the vector has shape {vector.shape}, but the model has {total} numbers: {parts}. "
             "Make the vector from get_flat(model), and keep its order and length"
         )
     new = {}
@@ -353,7 +353,7 @@ def _several(trees: Any, function: str, what: str) -> list[Any]:
                 f"{function} takes [{what}, ...], and one of these is a {type(tree).__name__}"
             )
     if not len(trees):
-        raise ValueError(f"{function} of nothing: the list is empty; give it {what} of one or more")
+        raise ValueError(f"{function} got an empty list; pass {what} of at least one model")
     return list(trees)
 
 
@@ -387,7 +387,7 @@ def _mean(where: str, *values: Any) -> Any:
                     if LABELS in where else f"Only numbers have one, and it is {dtype}"
                 )
                 raise ValueError(
-                    f"{where} differs between entry 0 and entry {k}, and has no mean: "
+                    f"{where} differs between entry 0 and entry {k}, so it has no mean: "
                     f"{_short(first)} and {_short(array)}. {advice}"
                 )
         return first
@@ -443,9 +443,9 @@ def _kind_of(model: Any) -> str:
     what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
     hint = f"; make one: {model.__name__}()" if isinstance(model, type) else ""
     raise TypeError(
-        f"no weights are known of {what}{hint}. A model is a PyTorch module (state_dict), a Keras "
-        "model (get_weights), a tf.Module (variables), a scikit-learn estimator (fit), or a dict "
-        'or list of arrays: put what it has learned in a dict, as {"coef": model.coef}'
+        f"can't find the weights of {what}{hint}. A model is a PyTorch module (state_dict), a "
+        "Keras model (get_weights), a tf.Module (variables), a scikit-learn estimator (fit), or a "
+        'dict or list of arrays: put what it has learned in a dict, as {"coef": model.coef}'
     )
 
 

@@ -328,7 +328,7 @@ def test_the_configured_scheduler_is_used() -> None:
         with config.set(scheduler="threds"):
             compute(delayed(where)())
     assert e.value.__notes__ == [
-        "It is the scheduler of lazyflow.config.set(scheduler=...), or of LAZYFLOW_SCHEDULER."
+        "The scheduler came from lazyflow.config.set(scheduler=...) or LAZYFLOW_SCHEDULER."
     ]
 
 

@@ -295,7 +295,7 @@ def pipeline():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: get_weights(3), TypeError, r"no weights are known of int\. A model is .* dict"),
+        (lambda: get_weights(3), TypeError, r"can't find the weights of int\. A model is .* dict"),
         (lambda: get_weights(FakeKeras), TypeError, r"the class FakeKeras; make one: FakeKeras\("),
         (lambda: get_weights(unfitted()), ValueError, r"Ridge has no fitted .*model\.fit\(X, y\)"),
         (lambda: get_flat(unfitted()), ValueError, r"model\.fit\(X, y\)"),
@@ -327,7 +327,7 @@ def pipeline():
         (
             lambda: set_flat({"a": np.ones(2), "b": np.ones((2, 2))}, np.ones(5)),
             ValueError,
-            r"shape \(5,\), and the model has 6 numbers: weights\['a'\] \(2,\), .*get_flat\(model",
+            r"shape \(5,\), but the model has 6 numbers: weights\['a'\] \(2,\), .*get_flat\(model",
         ),
         (lambda: set_flat([np.ones(2)], np.ones((2, 1))), ValueError, r"shape \(2, 1\)"),
         (lambda: get_flat({"a": np.ones(2) * 1j}), ValueError, r"complex128, which a float64"),
@@ -358,7 +358,7 @@ def pipeline():
         (lambda: mean_weights([delayed({})]), TypeError, r"lazy values: .*delayed\(mean_weights"),
         (lambda: get_weights(delayed(ridge)()), TypeError, r"model is lazy: compute it"),
         (lambda: set_weights(delayed(ridge)(), {}), TypeError, r"model is lazy: compute it"),
-        (lambda: mean_weights([]), ValueError, r"mean_weights of nothing"),
+        (lambda: mean_weights([]), ValueError, r"mean_weights got an empty list"),
         (lambda: mean_weights({"a": 1}), TypeError, r"one entry per model, not dict"),
         (lambda: mean_weights(np.ones((2, 2))), TypeError, r"one entry per model, not ndarray"),
         (

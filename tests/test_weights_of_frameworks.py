@@ -133,7 +133,7 @@ def test_optimisers_of_pytorch(torch):
         assert np.array_equal(get_flat(going_on), get_flat(expected))
         set_weights(optimiser, mean_weights([kept, kept]))
         assert all(np.array_equal(a, kept[n]) for n, a in get_weights(optimiser).items())
-    with pytest.raises(ValueError, match=r"'7.step' is no name of what a RMSprop of 2 parameters"):
+    with pytest.raises(ValueError, match=r"a RMSprop of 2 parameters has no state named '7.step'"):
         set_weights(optimiser, {"7.step": np.ones(())})
     with pytest.raises(ValueError, match=r"0.square_avg has shape \(9,\), and that of the optim"):
         set_weights(optimiser, {"0.square_avg": np.ones(9)})

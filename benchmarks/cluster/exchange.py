@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.actors import Server, Side
+from benchmarks.actors import Caller, Server
 from benchmarks.cluster.arrays import COLUMNS, Library, dasks, ours
 from benchmarks.cluster.contest import SIDES, Bench, Contest, Size, Work
 from benchmarks.cluster.delayed import callers
@@ -93,36 +93,30 @@ def _argument(bench: Bench, engine: str, site: Any, side: str, array: np.ndarray
 # Actors.
 
 
-def _actor(bench: Bench, engine: str, site: Any, side: str) -> Side:
-    def result(future: Any) -> Any:
-        return future.result()
-
+def _actor(bench: Bench, engine: str, site: Any, side: str) -> Caller:
     if side == "lazyflow":
-        actor = bench.lazyflow.actor(Server, scheduler=engine)()
-    elif engine == "distributed":
-        actor = site.client.submit(Server, actor=True, pure=False).result()
-    else:
-        ray = site.engine()
-        actor = ray.remote(Server).remote()
-        return Side(actor, lambda method, *given: getattr(actor, method).remote(*given), ray.get)
-    return Side(actor, lambda method, *given: getattr(actor, method)(*given), result)
+        return Caller(bench.lazyflow.actor(Server, scheduler=engine)(), False)
+    if engine == "distributed":
+        return Caller(site.client.submit(Server, actor=True, pure=False).result(), False)
+    return Caller(site.engine().remote(Server).remote(), True)
 
 
-def _larges(side: Side, size: Size) -> Any:
-    return [side.get(side.call("made", int(size.back * 1e6) // PARTS)) for _ in range(LARGES)]
+def _larges(caller: Caller, size: Size) -> Any:
+    of = int(size.back * 1e6) // PARTS
+    return [caller.got(caller.call("made", of)) for _ in range(LARGES)]
 
 
-def _calls(side: Side, size: Size) -> Any:
-    before = side.get(side.call("add", 0))
-    return [side.get(side.call("add", 1)) - before for _ in range(size.calls)]
+def _calls(caller: Caller, size: Size) -> Any:
+    before = caller.got(caller.call("add", 0))
+    return [caller.got(caller.call("add", 1)) - before for _ in range(size.calls)]
 
 
 def _asking(
-    bench: Bench, engine: str, site: Any, side: str, ask: Callable[[Side, Size], Any]
+    bench: Bench, engine: str, site: Any, side: str, ask: Callable[[Caller, Size], Any]
 ) -> Work:
-    def prepare() -> Side:
+    def prepare() -> Caller:
         found = _actor(bench, engine, site, side)
-        found.get(found.call("add", 0))  # it is there
+        found.got(found.call("add", 0))  # it is there
         return found
 
     return Work(lambda actor: ask(actor, bench.size), _digest, prepare)

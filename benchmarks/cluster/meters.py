@@ -7,12 +7,11 @@ import sys
 from collections import deque
 from typing import Any
 
-import numpy as np
 from distributed import WorkerPlugin
 from distributed.shuffle._core import ShuffleRun
 from distributed.sizeof import safe_sizeof
 
-from benchmarks.cluster.peaks import forget_peak, peak_of
+from benchmarks.memory import forget_peak, peak_of
 
 
 class Meter(WorkerPlugin):
@@ -68,8 +67,3 @@ def start(dask_worker: Any) -> None:
 def counts_of(dask_worker: Any) -> tuple[float, float, float, float]:
     found: tuple[float, float, float, float] = dask_worker.plugins[Meter.name].counts()
     return found
-
-
-def touched(size: int) -> None:
-    """Have this much memory once: a machine may be slow to give it the first time."""
-    np.ones(size // 8)

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.cluster.peaks import forget_peak, peak_of
+from benchmarks.memory import forget_peak, peak_of, touched
 from benchmarks.sides import MIB, Distributed, Ray
 
 MB = 1e6
@@ -35,7 +35,7 @@ class DaskSite:
             self._metered = self.number
             logging.getLogger("distributed").setLevel(logging.ERROR)  # shuffles warn of each step
             client.register_plugin(meters.Meter())
-            client.run(meters.touched, self._limit // 3)
+            client.run(touched, self._limit // 3)
         return client
 
     def start(self) -> None:

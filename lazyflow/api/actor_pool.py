@@ -18,8 +18,6 @@ from lazyflow.graph.task import function_name
 from lazyflow.schedulers.actors.calls import CallFuture
 from lazyflow.schedulers.core.future import TaskFuture
 
-__all__ = ["ActorPool"]
-
 _AHEAD = 2  # calls per actor that `map` begins before the first result is taken (a guess)
 
 Work = Callable[[Any, Any], Future]
@@ -53,11 +51,11 @@ class ActorPool:
         for each in found:
             if not isinstance(each, Actor):
                 raise TypeError(
-                    f"ActorPool takes handles of actors; got {each!r:.100}. Make them before: "
+                    f"ActorPool takes handles of actors; got {each!r:.100}. Make the actors first: "
                     "ActorPool([Worker() for _ in range(4)]) with @lazyflow.actor on Worker"
                 )
         if not found:
-            raise ValueError("ActorPool needs one actor at least")
+            raise ValueError("ActorPool got no actors; pass at least one: ActorPool([Worker()])")
         self._size = len(found)
         self._pending = PendingCalls()
         self._dispatcher = _Dispatcher(found)
@@ -216,7 +214,7 @@ class _Dispatcher:
             future = fn(actor, value)
             if not isinstance(future, Future):
                 raise TypeError(
-                    f"{function_name(fn)} has to return the future of a method call, as in "
+                    f"{function_name(fn)} must return the future of a method call, as in "
                     f"lambda actor, x: actor.method(x); it returned {type(future).__name__}"
                 )
         except Exception as error:

@@ -54,9 +54,6 @@ from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.schedulers.remote import environment
 from lazyflow.store.ownership import copied
 
-__all__ = ["Actor", "ActorClass", "actor", "get_actor"]
-
-
 # -- the options of an actor, checked -----------------------------------------------------
 
 
@@ -75,7 +72,7 @@ class ActorSettings:
 
     def __post_init__(self) -> None:
         if self.name is not None and not (isinstance(self.name, str) and self.name):
-            raise TypeError(f"name must be a text that is not empty; got {self.name!r}")
+            raise TypeError(f"name must be a str of at least one character; got {self.name!r}")
         if self.get_if_exists and self.name is None:
             raise ValueError(
                 "get_if_exists=True asks for an actor by name; pass name= as well"
@@ -136,15 +133,14 @@ def checkpoint_of(cls: type, settings: ActorSettings) -> Checkpoint | None:
                 f"checkpoint={given!r} needs a method {each!r}, which {cls.__name__} does not have"
             )
         if not isinstance(each, str) and not callable(each):
-            raise TypeError(f"checkpoint has to name a method or be a function; got {each!r:.100}")
+            raise TypeError(f"checkpoint must name a method or be a function; got {each!r:.100}")
     return Checkpoint(pair[0], pair[1], settings.checkpoint_every)
 
 
 # -- pending calls ------------------------------------------------------------------------
 #
-# The limit on pending calls of an actor: a caller that reaches it sleeps until some have ended.
-#
-# Only calls of the program itself wait. A call from inside a task or an actor's call is made at
+# A caller that reaches the limit of pending calls of an actor sleeps until some have ended. Only
+# calls of the program itself wait. A call from inside a task or an actor's call is made at
 # once, since the pending calls may wait for its result. So is the call of a coroutine: its event
 # loop must not stand still.
 
@@ -280,8 +276,8 @@ class ClassDescription:
     def _check(self, name: str) -> None:
         if name in self.attributes:
             raise AttributeError(
-                f"{name!r} of the actor {self.name} is an attribute, and its object is "
-                f"elsewhere: write a method that returns it"
+                f"{name!r} is an attribute of the actor {self.name}, whose object lives elsewhere. "
+                "Write a method that returns it."
             )
         if name not in self.methods:
             methods = sorted(each for each in self.methods if not each.startswith("_"))
@@ -289,8 +285,8 @@ class ClassDescription:
             listed = ", ".join(methods[:10]) + (", ..." if len(methods) > 10 else "")
             raise AttributeError(
                 f"the actor {self.name} has no method {name!r}{config.nearest(name, methods)}"
-                f"{special} It has {listed or 'no methods'}; attributes of its object are reached "
-                "by methods."
+                f"{special} It has {listed or 'no methods'}; to read an attribute, write a method "
+                "that returns it."
             )
 
 
@@ -323,7 +319,7 @@ class ActorCore:
         self.pending.add(call.future)
         try:
             self.host.call(call)
-        except BaseException:  # the call would stay pending for ever, as no one gets its future
+        except BaseException:  # without its future the call would stay pending for ever
             call.future.cancel()
             raise
 
@@ -403,7 +399,7 @@ class OwnCore(ActorCore):
         self.number = next(_numbers)
         if not provides(scheduler, KeepsActors):
             raise ValueError(
-                f"the {scheduler.name!r} scheduler has no actors. Pass one that has: "
+                f"the {scheduler.name!r} scheduler can't run actors. Pass one that can: "
                 'actor(..., scheduler="threads") or "processes"'
             )
         self.shares_memory = scheduler.actors_share_memory
@@ -517,8 +513,8 @@ class Actor:
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(
-            f"{name!r} can't be set on the handle of {self._core.label}: its object is elsewhere. "
-            "Write a method that sets it."
+            f"{name!r} can't be set on the handle of {self._core.label}: its object lives "
+            "elsewhere. Write a method that sets it."
         )
 
     def __dir__(self) -> list[str]:
@@ -789,9 +785,9 @@ def get_actor(name: str) -> Actor:
             return found
     names = [core.name for core in _named.living() if not core.host.is_over]
     raise ValueError(
-        f"there is no living actor named {name!r}{config.nearest(str(name), names)} An actor has "
-        "the name that lazyflow.actor(Cls, name=...) gave it, and lives as long as a handle on it "
-        "is held."
+        f"there is no living actor named {name!r}{config.nearest(str(name), names)} Name an "
+        "actor by lazyflow.actor(Cls, name=...), and keep a handle on it: an actor ends when its "
+        "last handle is dropped."
     )
 
 

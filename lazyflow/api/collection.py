@@ -26,8 +26,6 @@ from lazyflow.api.lazy import Delayed
 from lazyflow.graph.binding import new_task
 from lazyflow.graph.task import Task, users_depth
 
-__all__ = ["Collection"]
-
 
 class Collection(ABC):
     """Base class of objects that consist of tasks.

@@ -20,9 +20,6 @@ from lazyflow.graph.task import VALUE, Task, function_name
 from lazyflow.schedulers.core.coroutines import Awaited
 from lazyflow.schedulers.core.errors.words import check_hidden, summary
 
-__all__ = ["DelayedFunction", "delayed", "tree_reduce"]
-
-
 #: Attributes of functions that `inspect` reads.
 _OF_THE_FUNCTION = frozenset(
     {
@@ -285,7 +282,7 @@ def delayed(
             )
         if num_returns is not None:
             if nout is not None and nout != num_returns:
-                raise TypeError(f"nout={nout} and num_returns={num_returns}: give one of them")
+                raise TypeError(f"nout={nout} and num_returns={num_returns}: pass one of them")
             nout = num_returns
         check_options(nout, retries, crash_retries, priority, resources, name, workers, hide)
         options = Options(
@@ -354,8 +351,8 @@ def check_keywords(func: Any, kwargs: dict[str, Any]) -> None:
         except TypeError:
             name = function_name(getattr(func, "__wrapped__", func))
             raise TypeError(
-                f"{name} takes no {word!r}: the keywords of submit() are the function's. Write "
-                f"submit(delayed({name}, {word}={given!r}), ...)"
+                f"{name}() has no parameter {word!r}, and submit() passes its keywords to the "
+                f"function. Write submit(delayed({name}, {word}={given!r}), ...)"
             ) from None
         except ValueError:  # a builtin without a signature: the call itself will raise
             pass
@@ -399,7 +396,7 @@ def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every
         )
     level = list(parts)
     if not level:
-        raise ValueError("tree_reduce() of no parts has no value; give at least one")
+        raise ValueError("tree_reduce() got no parts; pass at least one value")
     fold = delayed(functools.partial(_fold, op), name=f"reduce by {_name(op)}")
     if len(level) == 1:
         return delayed(level[0])

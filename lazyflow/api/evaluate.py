@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from lazyflow import config
-from lazyflow.errors import Cancelled
+from lazyflow.errors import Cancelled, LazyflowWarning
 from lazyflow.finalizers import gone
 from lazyflow.graph.binding import bind
 from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds
@@ -35,9 +36,6 @@ from lazyflow.store.values import IteratorItems
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-
-__all__ = ["compute", "is_lazy", "optimize", "persist"]
-
 
 # -- the lazy values inside the arguments of one compute, and how their values replace them
 
@@ -230,7 +228,7 @@ def scheduler_or_default(given: SchedulerLike | None) -> Scheduler:
         return scheduler_of(configured)
     except Exception as error:
         error.add_note(
-            "It is the scheduler of lazyflow.config.set(scheduler=...), or of LAZYFLOW_SCHEDULER."
+            "The scheduler came from lazyflow.config.set(scheduler=...) or LAZYFLOW_SCHEDULER."
         )
         raise
 
@@ -271,10 +269,6 @@ def check_task_options(plan: Plan, scheduler: Scheduler) -> None:
             continue
         for task in plan.tasks:
             if getattr(task._options, option) != getattr(DEFAULT, option):
-                import warnings
-
-                from lazyflow.errors import LazyflowWarning
-
                 _warned.add((scheduler.name, option))
                 warnings.warn(
                     f"{option}= of {task_name(task)} has no effect on the {scheduler.name!r} "
@@ -333,7 +327,7 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
         if outer is not None:
             outer.children.add(run)
             if outer.stop:  # it was given up before it could see this child
-                run.cancel(Cancelled("the task that asked for it was given up"))
+                run.cancel(Cancelled("the task that started it was stopped"))
         if not run.over:
             run.scheduler.start(run)
         if not run.scheduler.wait(run, timeout):
@@ -401,7 +395,7 @@ def held_values(plan: Plan) -> list[Any]:
     found = []
     for task in plan.tasks:
         if task._func is HELD:
-            if not task._args[0].is_elsewhere():  # what is brought here is the caller's own
+            if not task._args[0].is_elsewhere():  # a copy from elsewhere is the caller's own
                 found.append(task._args[0].local_outcome()[0])
         elif task._bind is None:
             if task._args is not task._inputs:
@@ -484,10 +478,10 @@ def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
     `reopen` is called with each owner that still exists, once its future is pending.
     """
     if future.state is CANCELLED or (future.state is FAILED and not future.recipe):
-        why = "was cancelled" if future.state is CANCELLED else "is not run again by itself"
+        what = "a cancelled future" if future.state is CANCELLED else "this kind of future"
         raise ValueError(
-            f"{future.name} {why}: only what submit(...) and map(...) gave and what failed can be "
-            "retried. Make the call again."
+            f"{future.name}: {what} can't be retried, only a failed one of submit(...) or "
+            "map(...). Make the call again."
         )
     again = _with_failed_inputs(future)
     for each, task, holder in again:

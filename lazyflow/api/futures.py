@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import copy as copying
+import logging
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from queue import SimpleQueue
@@ -43,8 +44,6 @@ from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_
 from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.store.ownership import ResultHandover
 from lazyflow.system import at_fork
-
-__all__ = ["Future", "map", "put", "submit"]
 
 
 class Future(concurrent.futures.Future[Any], Collection):
@@ -145,8 +144,8 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     def _late(self, timeout: float | None) -> TaskTimeout:
         return TaskTimeout(
-            f"{self._inner.name} has no result after {timeout:g} s; it goes on. Ask again, or "
-            "give it up by future.cancel()"
+            f"{self._inner.name} has no result after {timeout:g} s; its work continues. Call "
+            "result() again, or stop it by future.cancel()"
         )
 
     @property
@@ -279,8 +278,8 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     def _refuse_outcome(self, *_: Any) -> Any:
         raise TypeError(
-            "the outcome of a lazyflow future is set by its task. For one that you set yourself "
-            "take concurrent.futures.Future()"
+            "the task of a lazyflow future sets its outcome. For a future that you set yourself, "
+            "use concurrent.futures.Future()"
         )
 
     set_result = set_exception = set_running_or_notify_cancel = _refuse_outcome  # type: ignore
@@ -297,7 +296,7 @@ class Future(concurrent.futures.Future[Any], Collection):
         return values[0]
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Future:
-        return self  # what it is made of is held already
+        return self  # its task holds the value already
 
     # -- text and copies --------------------------------------------------------------------
 
@@ -345,8 +344,6 @@ def _call_back() -> None:
         try:
             callback(argument)
         except BaseException:  # SystemExit too: the others must still be called
-            import logging
-
             logging.getLogger("lazyflow").exception("a callback of %r failed", argument)
         del callback, argument
 
@@ -559,5 +556,5 @@ def _snapshot(value: Any, copy: bool) -> Any:
     except Exception as error:
         raise TypeError(
             f"put() takes a snapshot, and {summary(value)} can't be copied: "
-            f"{type(error).__name__}: {error}. If it will not be changed: put(x, copy=False)"
+            f"{type(error).__name__}: {error}. If nothing will change it, write put(x, copy=False)"
         ) from error

@@ -22,9 +22,6 @@ from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, tas
 from lazyflow.schedulers.core.errors.words import call_text, leaf_text, on_messages, on_pages
 from lazyflow.services import service
 
-__all__ = ["Delayed"]
-
-
 # -- operations that need the value now: lazy values refuse them, and say what to type instead
 
 
@@ -51,7 +48,7 @@ class NeedsValue:
         )
 
     def __contains__(self, item: Any) -> bool:
-        raise advice("What is in the result", "Write: delayed(operator.contains)(x, item)")
+        raise advice("The content", "Write: delayed(operator.contains)(x, item)")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
@@ -291,8 +288,8 @@ class Delayed(NeedsValue, Task):
         in_place = operator_like and out is not None and len(out) == 1 and out[0] is inputs[0]
         if method == "at" or (out is not None and not in_place):
             raise TypeError(
-                f"np.{ufunc.__name__} of a lazy value is a call that is made later, and can't "
-                f"write into an array now. Write: y = np.{ufunc.__name__}(...) without out="
+                f"np.{ufunc.__name__} of a lazy value is computed later, so it can't write into an "
+                f"array now. Write: y = np.{ufunc.__name__}(...) without out="
             )
         func = ufunc if method == "__call__" else getattr(ufunc, method)
         options = OPERATOR if ufunc.nout == 1 else Options(nout=ufunc.nout)
@@ -339,8 +336,8 @@ class Delayed(NeedsValue, Task):
             n = annotated_length(self._func)
         if n is None:
             raise TypeError(
-                f"can't {doing}: how many values {task_name(self)} returns is not known before "
-                "it is computed. Say it: delayed(f, nout=2), or annotate the function "
+                f"can't {doing}: the number of values that {task_name(self)} returns is not known "
+                "before it is computed. Declare it: delayed(f, nout=2), or annotate the function "
                 f"'-> tuple[A, B]'; or {instead}, or compute() first."
             )
         return n

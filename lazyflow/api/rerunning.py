@@ -13,8 +13,6 @@ from lazyflow.graph.task import Task, call_arguments
 from lazyflow.schedulers.core.errors.failures import FailedCall, call_of
 from lazyflow.store.values import consumer_copy
 
-__all__ = ["rerun"]
-
 
 def rerun(error: BaseException) -> Any:
     """Run the task that raised an exception again, here and with its inputs, for a debugger.
@@ -59,9 +57,9 @@ def rerun(error: BaseException) -> Any:
     call = call_of(error)
     if call is None or call.task is None:
         raise ValueError(
-            f"the {type(error).__name__} is not known to come from a task of this process: give "
-            "the very exception that compute, result() or a notebook cell raised, not one that was "
-            "pickled or raised from it"
+            f"this {type(error).__name__} did not come from a task of this process. Pass the "
+            "exception object that compute(), result() or a notebook cell raised: an unpickled "
+            "copy, or an exception raised from it, does not know its task"
         )
     # Lists and dicts are not these themselves: the call may edit them, and be made again.
     inputs = _computed(call.task._inputs, call) if call.given is None else call.given

@@ -18,9 +18,6 @@ from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import VALUE, function_name
 from lazyflow.store.ownership import ResultHandover
 
-__all__ = ["Trace", "trace"]
-
-
 _NOT_SEARCHED = (ATOM, ARRAY)  # for lazy values among the leaves of a rerun
 
 #: Plan, where results go, number of positional leaves, names of the others, and for each leaf in
@@ -92,9 +89,9 @@ class Trace:
         for where, value in [*enumerate(args), *kwargs.items()]:
             if kinds[type(value)] not in _NOT_SEARCHED and bind((value,), {}, as_is=True)[0]:
                 raise TypeError(
-                    f"leaf {where!r} of the traced {function_name(self._func)} is lazy, or holds "
-                    "a lazy value: a leaf is a value. Compute it first, or use it inside the "
-                    "traced function."
+                    f"argument {where!r} of the traced {function_name(self._func)} is lazy, or "
+                    "holds a lazy value, and a trace takes plain values. Compute it first, or use "
+                    "it inside the traced function."
                 )
 
     def _build(

@@ -19,8 +19,6 @@ from lazyflow.schedulers.core.future import TaskFuture, timed_out, wait_for, whe
 from lazyflow.schedulers.core.task_resources import asleep, here
 from lazyflow.store.ownership import ResultHandover
 
-__all__ = ["as_completed", "gather", "wait"]
-
 
 class _Awaiting(threading.local):
     count = 0  # coroutines of this thread that wait
@@ -99,8 +97,8 @@ def future_of(x: Any) -> TaskFuture:
         future: TaskFuture = x._args[0]
         return future
     raise TypeError(
-        f"{x!r:.100} is not running: only futures and what persist(...) returned can be waited "
-        "for or cancelled. Write: x, = lazyflow.persist(x)"
+        f"{x!r:.100} is not running: only futures and values that persist(...) returned can be "
+        "waited for or cancelled. Write: x, = lazyflow.persist(x)"
     )
 
 
@@ -260,7 +258,7 @@ class as_completed:
         self._gates: list[TaskFuture] = []  # of waiting iterations: all are woken at each event
         self.update(fs)
 
-    # -- what it is made of -----------------------------------------------------------------
+    # -- its futures ------------------------------------------------------------------------
 
     def add(self, future: Any) -> None:
         """Add a future or a persisted value, unless it was added already.
@@ -351,7 +349,7 @@ class as_completed:
         self._wake()
 
     def _wake(self) -> None:
-        """Let all that wait look again: one of them gets what has come, or there is no more."""
+        """Wake all waiting iterations: one takes the new future, or all end."""
         while self._gates:
             try:
                 gate = self._gates.pop()
@@ -360,7 +358,7 @@ class as_completed:
             gate.set_value(None)
 
     def _gate(self) -> TaskFuture:
-        """Return a future that is done when it is worth while to look again."""
+        """Return a future that is done when a wait has to look again."""
         gate = TaskFuture("the next one", None)
         self._gates.append(gate)
         if self._done or not self._left:  # that may have come before the gate was there
@@ -378,9 +376,9 @@ class as_completed:
             raise timed_out(names, self._timeout, [])
 
     def _take(self) -> Any:
-        """Return one that is done, which nobody else gets; `_NONE` if there is none."""
+        """Return a done future and remove it; `_NONE` if there is none."""
         known = None
-        while known is None:  # what was cleared meanwhile is not left
+        while known is None:  # None: it was cleared meanwhile
             try:
                 known = self._left.pop(self._done.popleft(), None)
             except IndexError:
@@ -395,7 +393,7 @@ class as_completed:
             self._check_time()
 
     def _one_left(self) -> list[Any]:
-        """Return one that is left, for its engine to be watched: of all that would be slow."""
+        """Return one remaining future, whose engine is watched; watching all would be slow."""
         while True:
             try:
                 return [item for item, _ in islice(self._left.values(), 1)]

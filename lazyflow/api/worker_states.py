@@ -15,16 +15,13 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from queue import SimpleQueue
 from types import SimpleNamespace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lazyflow import config
 from lazyflow.finalizers import LastCall, WeakValues
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.task_resources import asleep, here
-
-__all__ = ["Deadlock", "TaskLock", "WorkerState", "worker_state"]
-
 
 # -- A lock that one task at a time may hold ----------------------------------------------
 #
@@ -139,7 +136,7 @@ class TaskLock:
             if holder == me:
                 if lock is self or me not in _waits:
                     return  # the lock was handed over just now
-                raise Deadlock("it is in use by a task that waits for what this task has in use")
+                raise Deadlock("it is in use by a task that waits for a state that this task uses")
             lock = _waits.get(holder)
 
 
@@ -151,17 +148,10 @@ def _await_turn(messages: SimpleQueue[bool]) -> None:  # a loop beside `with`: s
 # -- the cells that hold a worker state's values, and their use by tasks ------------------
 
 
-class HasFunctions(Protocol):
-    """The functions of a `WorkerState` that its cells need."""
-
-    def _open_functions(self) -> tuple[Any, ...]:
-        """Return init, reset and teardown."""
-
-
 class StateCell(task_resources.Kept):
     """One value of a state: empty until the value is built, and after it is torn down."""
 
-    def __init__(self, state: HasFunctions) -> None:
+    def __init__(self, state: WorkerState[Any]) -> None:
         self._state = weakref.ref(state)  # which owns this cell
         self._name = repr(state)
         self._values: list[Any] = []
@@ -169,7 +159,7 @@ class StateCell(task_resources.Kept):
         self._lock = TaskLock()
         self._built_by = 0
 
-    def is_of(self, state: HasFunctions) -> bool:
+    def is_of(self, state: WorkerState[Any]) -> bool:
         """Tell whether this cell is one of a state."""
         return self._state() is state
 
@@ -185,7 +175,10 @@ class StateCell(task_resources.Kept):
     def acquire(self) -> Any:
         """Return the value, when no other task has it in use."""
         if self._built_by == threading.get_ident():
-            raise RuntimeError(f"init of {self._name} calls get() of the state that it builds")
+            raise RuntimeError(
+                f"init of {self._name} calls get() of the state that it builds; let it return the "
+                "value"
+            )
         try:
             if not self._lock.is_mine():
                 self._lock.acquire()
@@ -284,7 +277,7 @@ class StateUse(task_resources.Use):
 
     __slots__ = ("cell", "is_over", "state")
 
-    def __init__(self, run: Any, task: int, state: HasFunctions, cell: StateCell) -> None:
+    def __init__(self, run: Any, task: int, state: WorkerState[Any], cell: StateCell) -> None:
         super().__init__(run, task)
         self.state: Any = state
         self.cell: Any = cell
@@ -443,9 +436,9 @@ class WorkerState(Generic[T]):
         if use is not None:
             if use.run is not run:
                 raise RuntimeError(
-                    f"{self!r} is in use by the task that computes this one: it would wait for "
-                    "ever. Pass what is needed of the value as an argument, or call get() there "
-                    "after the compute"
+                    f"{self!r} is in use by the task that computes this one, so get() would wait "
+                    "for ever. Pass the needed part of the value as an argument, or call get() in "
+                    "that task after its compute"
                 )
             return use.cell.acquire()
         use = StateUse(run, number, self, self._cell())
@@ -516,8 +509,8 @@ class WorkerState(Generic[T]):
                 payload = cloudpickle.dumps(self._functions)
             except Exception as error:
                 error.add_note(
-                    f"init, reset and teardown of {self!r} travel to workers, and one of them "
-                    "holds what can't be pickled: make that inside init"
+                    f"init, reset and teardown of {self!r} are pickled for the workers, and one of "
+                    "them holds an object that can't be pickled. Make that object inside init"
                 )
                 raise
             finally:

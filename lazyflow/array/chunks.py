@@ -136,7 +136,7 @@ def _without_bytes(given: tuple[Any, ...], limit: Any) -> tuple[tuple[Any, ...],
         said[_bytes(limit)] = str(limit)
     if len(said) > 1:
         raise ValueError(
-            f"chunks can have one number of bytes only; got {', '.join(said.values())}"
+            f"chunks can name one number of bytes only; got {', '.join(said.values())}"
         )
     return tuple(["auto" if isinstance(x, str) else x for x in given]), texts[0]
 
@@ -326,10 +326,9 @@ def refuse_sparse(block: Any) -> None:
     """
     if hasattr(block, "tocsr"):
         raise TypeError(
-            f"a chunk is sparse ({type(block).__name__}), and NumPy joins, cuts and computes with "
-            "dense ones alone. Let each chunk have the full rows that it is made of, as "
-            "x.rechunk({1: -1}) before chunks become sparse, or make them dense: "
-            "x.map_blocks(lambda chunk: chunk.toarray(), dtype=x.dtype)"
+            f"a chunk is sparse ({type(block).__name__}), which NumPy can't join, slice or compute "
+            "with. Rechunk to whole rows before the chunks become sparse, x.rechunk({1: -1}), or "
+            "make them dense: x.map_blocks(lambda chunk: chunk.toarray(), dtype=x.dtype)"
         )
 
 

@@ -21,12 +21,10 @@ from lazyflow.array.missing import missing
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, give_line
 from lazyflow.array.nodes.indexing import keys
-from lazyflow.array.nodes.sources import Tasks, taken_in
+from lazyflow.array.nodes.sources import TaskBlocks, taken_in
 from lazyflow.graph.kinds import FOREIGN, kinds
 from lazyflow.graph.task import Task
 from lazyflow.services import service
-
-__all__ = ["Array"]
 
 
 class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
@@ -60,7 +58,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
         give_line(expr)
         self._node, self._lens, self._order = expr, None, None
 
-    # -- what it is -------------------------------------------------------------------------
+    # -- properties -------------------------------------------------------------------------
 
     @property
     def expr(self) -> Expr:
@@ -280,7 +278,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
     # -- as a collection ------------------------------------------------------------------------
 
     def __lazyflow_tasks__(self) -> Sequence[Task]:
-        if isinstance(self._expr, Tasks):
+        if isinstance(self._expr, TaskBlocks):
             return self._expr.tasks
         (self,) = type(self).__lazyflow_optimize__([self])
         return self.__lazyflow_tasks__()
@@ -296,7 +294,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 
     @property
     def __lazyflow_light__(self) -> bool:
-        return isinstance(self._expr, Tasks) and self._expr.light
+        return isinstance(self._expr, TaskBlocks) and self._expr.light
 
     def __lazyflow_once__(self) -> Self:
         return type(self)(buffered(self._expr))
@@ -383,7 +381,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 def _from_tasks(
     data: bytes, dtype: np.dtype[Any], chunks: Chunks, order: tuple[int, ...]
 ) -> Array:
-    return Array(Tasks(graph_pickle.unpacked_together(data), dtype, chunks, order=order))
+    return Array(TaskBlocks(graph_pickle.unpacked_together(data), dtype, chunks, order=order))
 
 
 def as_node(x: Any) -> Expr:

@@ -34,7 +34,7 @@ from lazyflow.array.nodes.lowering import Lowering, alike
 from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.nodes.reductions import Reduced
 from lazyflow.array.nodes.reshaped import Reshape
-from lazyflow.array.nodes.sources import Const, InMemory, Made, Tasks
+from lazyflow.array.nodes.sources import Const, Generated, InMemory, TaskBlocks
 from lazyflow.array.nodes.task_parts import named, takes_out
 from lazyflow.array.nodes.views import View, with_axes
 from lazyflow.array.passes.fusion import is_quick
@@ -44,10 +44,6 @@ from lazyflow.graph.task import Task, call_arguments
 from lazyflow.store.memory import result_memory
 
 # -- expressions as tasks -----------------------------------------------------------------
-#
-# From wanted expressions to nodes of tasks: all passes, and the tasks of what they give.
-#
-# It also tells whether these tasks are so short that one thread is faster than several.
 
 _LIGHT = 50e-6  # seconds of a task; two threads were slower than one below about that
 _CALL = 12e-6  # seconds of a task without its elements
@@ -57,7 +53,7 @@ _BYTE = 0.25e-9  # seconds of writing a byte of a result, which is new memory
 _CHEAP = {"full", "arange", "eye", "tri", "linspace"}
 
 
-def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
+def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     """Return the tasks of some expressions that are computed together.
 
     keep
@@ -82,7 +78,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[Tasks]:
         wanted, turned, bare, lowered, strict=True
     ):
         whole = None if seen is made else seen.shape
-        found.append(Tasks(
+        found.append(TaskBlocks(
             tasks, made.dtype_or_lazy, made.chunks, light, low.readers, whole, axes,
             made.memory_order,
         ))
@@ -148,9 +144,9 @@ def _seconds(node: Expr) -> float:
     """Return an estimate of the seconds of one task of a node; infinity if there is none."""
     if isinstance(node, Const | InMemory | View):
         return 0.0
-    if isinstance(node, Made):
+    if isinstance(node, Generated):
         return _writing(node) if node.name in _CHEAP else inf
-    if isinstance(node, Tasks):
+    if isinstance(node, TaskBlocks):
         return 0.0 if node.held else inf
     if isinstance(node, Fused):
         program, steps = node.program, node.program.steps
@@ -213,8 +209,8 @@ class Result:
             self.array = np.empty(shape, dtype)  # takes no memory before it is written
         except MemoryError as error:
             error.add_note(
-                "compute() gives the whole array in memory. Reduce it or take a part of it before, "
-                "or have its blocks written elsewhere: la.store(x, target), x.to_zarr(path)."
+                "compute() returns the whole array in memory. Reduce or slice it first, or write "
+                "its blocks elsewhere: la.store(x, target), x.to_zarr(path)."
             )
             raise
         self._lent: result_memory.LentMemory | None = None
@@ -321,12 +317,12 @@ class PutBlock:
         return part.written
 
 
-class BufferedTasks(Tasks):
+class BufferedBlocks(TaskBlocks):
     """Tasks that write their blocks into an array; to be run once."""
 
     __slots__ = ("result",)
 
-    def __init__(self, node: Tasks, result: Result) -> None:
+    def __init__(self, node: TaskBlocks, result: Result) -> None:
         self.result = result
         seen = _seen_as(result.array, node.chunks)
         low = Lowering()
@@ -364,25 +360,25 @@ def _seen_as(array: Any, chunks: Chunks) -> Any:
 
 def buffered(node: Expr) -> Expr:
     """Return what to run for the value of a node of tasks: with a buffer, where it is large."""
-    assert isinstance(node, Tasks)
+    assert isinstance(node, TaskBlocks)
     dtype = node.known_dtype
     if dtype is None or dtype.hasobject or None in node.shape or len(node.tasks) < 2:
         return node
     if node.size * dtype.itemsize < _LARGE:
         return node
-    made = BufferedTasks(node, Result(node.whole or node.shape, dtype))
+    made = BufferedBlocks(node, Result(node.whole or node.shape, dtype))
     same_line(made, node)
     return made
 
 
 def finished(node: Expr, values: list[Any]) -> Any:
     """Return the value of a node of tasks, given what these returned."""
-    assert isinstance(node, Tasks)
-    found = node.finish(values) if isinstance(node, BufferedTasks) else _put_together(node, values)
+    assert isinstance(node, TaskBlocks)
+    found = node.finish(values) if isinstance(node, BufferedBlocks) else _put_together(node, values)
     return found if node.axes is None else found.transpose(node.axes)
 
 
-def _put_together(node: Tasks, values: list[Any]) -> Any:
+def _put_together(node: TaskBlocks, values: list[Any]) -> Any:
     found, dtype = assembled(node.chunks, node.known_dtype, values), node.known_dtype
     if node.whole is None:
         return found
@@ -394,8 +390,6 @@ def _put_together(node: Tasks, values: list[Any]) -> Any:
 
 
 # -- lengths ------------------------------------------------------------------------------
-#
-# What is known of arrays only after a computation, found out when it is needed.
 #
 # Most lengths of axes depend on masks only: then just the masks are computed. For all others the
 # blocks are computed, and their shapes are kept. Of a cast to texts or to dates the values may have
@@ -482,22 +476,22 @@ def dtype_of_cast(node: Expr, dtype: Any) -> np.dtype[Any]:
     return np.empty(0, node.dtype).astype(dtype).dtype
 
 
-def kept(node: Expr, tasks: Sequence[Task]) -> Tasks:
+def kept(node: Expr, tasks: Sequence[Task]) -> TaskBlocks:
     """Return the node of an array whose blocks are kept by tasks.
 
     A dtype that is not known by now, to which the blocks were not held, is what they have.
     """
     dtype: Any = node.known_dtype or LazyDtype(partial(_dtype_of_blocks, tasks, node.chunks))
-    return Tasks(tasks, dtype, node.chunks, order=node.memory_order)
+    return TaskBlocks(tasks, dtype, node.chunks, order=node.memory_order)
 
 
 def _dtype_of_blocks(tasks: Sequence[Task], chunks: Chunks) -> np.dtype[Any]:
-    found = {*_computed([Tasks(tasks, np.dtype(object), chunks)], attrgetter("dtype"))[0]}
+    found = {*_computed([TaskBlocks(tasks, np.dtype(object), chunks)], attrgetter("dtype"))[0]}
     if len(found) == 1:
         return found.pop()
     if {dtype.kind for dtype in found} not in ({"S"}, {"U"}):
         raise TypeError(
-            f"the dtype is not known: there are blocks of {', '.join(sorted(map(str, found)))}. "
+            f"the blocks have several dtypes: {', '.join(sorted(map(str, found)))}. "
             "Pass dtype= to the function that made them, such as map_blocks()."
         )
     return np.result_type(*found)

@@ -35,13 +35,13 @@ def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     >>> plain(np.ma.masked_equal([1, 2], 1))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    TypeError: chunked arrays have no masks, and the one of this masked array would be lost. ...
+    TypeError: chunked arrays have no masks, so the mask of this array would be lost. ...
     """
     # NumPy imports this module, for 8 ms, when it is first named.
     if isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(
-            "chunked arrays have no masks, and the one of this masked array would be lost. Fill it "
-            "first: x.filled(value), for example x.filled(np.nan)"
+            "chunked arrays have no masks, so the mask of this array would be lost. Fill it first: "
+            "x.filled(value), for example x.filled(np.nan)"
         )
     return np.asarray(array) if isinstance(array, np.matrix) else array
 
@@ -50,8 +50,8 @@ def of_dask(x: Any, task: Task) -> Expr:
     """Return the expression of an array of dask that a task computes."""
     if type(getattr(x, "shape", None)) is not tuple or not hasattr(x, "dtype"):
         raise TypeError(
-            f"{x!r:.100} is dask's, and its shape is not known: la.from_delayed(x, shape, "
-            "dtype) makes an array of it"
+            f"{x!r:.100} belongs to dask and has no shape: la.from_delayed(x, shape, dtype) makes "
+            "an array of it"
         )
     shape = [None if n != n else n for n in x.shape]  # unknown lengths are nan
     found: Expr = functions["from_delayed"](task, shape, x.dtype).expr

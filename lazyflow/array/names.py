@@ -93,7 +93,7 @@ HELPERS: dict[str, str] = {
     "overlap": "map_overlap_of",
     "users.blocks": "Blocks",
     "users.map_blocks": "map_blocks_of",
-    "users.numpy_gufuncs": "call_gufunc",
+    "users.gufuncs": "call_gufunc",
 }
 
 #: Modules that are public themselves.

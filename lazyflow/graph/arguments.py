@@ -41,8 +41,6 @@ from lazyflow.graph.kinds import (
 
 # -- shallow copies -----------------------------------------------------------------------
 #
-# Shallow copies of containers, those of users' classes with the items that they have.
-#
 # `copy.copy` fills a copy by the methods of its class. A class that changes keys or items when they
 # are set would change them once more, so what differs afterwards is set by the builtin class below.
 
@@ -251,7 +249,7 @@ _shared: WeakValues[_Shared] = WeakValues()  # by the id of what was copied
 def shared_copy(item: Any, copier: Make) -> list[Any]:
     """Return a list of a copy of a container: that of an earlier call if it has the same items.
 
-    Those of containers that hold containers are not shared: what is in them is copied, too.
+    A copy whose items are copied, too, is not shared.
     """
     mine = copier([item], None)
     if copier is not copied or type(mine) not in (list, dict) or len(mine) < _LONG:
@@ -323,7 +321,7 @@ def deeply_copied(items: list[Any], extra: Any) -> Any:
     """Return a deep copy of the only item, or the item where it can't be copied."""
     try:
         return copy.deepcopy(items[0])
-    except Exception:  # a lock, a module: what can't be copied is not edited by accident either
+    except Exception:  # a lock, a module: it can't be copied, and is not edited by accident
         return items[0]
 
 

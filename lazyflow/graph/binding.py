@@ -52,8 +52,6 @@ from lazyflow.services import service
 
 # -- iterators among arguments ------------------------------------------------------------
 #
-# Generators among the arguments of a call: their items are taken when the task asks for them.
-#
 # A short one is taken at the call, so that lazy values in it are found and any scheduler can send
 # it. Of a longer one that begins with plain values the rest is left, since it may have no end, or
 # more than fits the memory.
@@ -139,8 +137,8 @@ class ItemStream:
             item = next(self._rest)
             if kinds[type(item)] in _LAZY_OR_FOREIGN:
                 raise TypeError(
-                    f"item {at} of an iterator among the arguments is a lazy value, after plain "
-                    "ones: it is found only among the first. Pass list(...) of it"
+                    f"item {at} of an iterator among the arguments is lazy, but lazy values are "
+                    "found only among its first items. Pass list(...) of the iterator"
                 )
             self._size += _size(item)
             if self._size <= _KEPT_BYTES:
@@ -160,7 +158,7 @@ class ItemStream:
                 return kept
         raise TypeError(
             f"an iterator among the arguments has more than {_KEPT_BYTES >> 20} MB of items, or no "
-            "end, and can't be sent to another process. Pass list(...) of it if that fits the "
+            "end, so it can't be sent to another process. Pass list(...) of it if that fits in "
             "memory, make the items in the task, or compute on threads, which take them one by one"
         )
 
@@ -194,9 +192,9 @@ class _Reader:
 
 def _used_up() -> TypeError:
     return TypeError(
-        "an iterator among the arguments was used up by an earlier run of this task, and had more "
-        f"than the {_KEPT_BYTES >> 20} MB of items that are kept for another one. Make the call "
-        "again with a new iterator, or pass list(...) of it"
+        "an iterator among the arguments was used up by an earlier run of this task: it had more "
+        f"items than the {_KEPT_BYTES >> 20} MB that are kept for another run. Make the call again "
+        "with a new iterator, or pass list(...) of it"
     )
 
 
@@ -398,7 +396,7 @@ class _ArgumentSearch:
     def _settle(
         self, level: _Level, position: int, item: Any, is_source: bool, what: Any
     ) -> None:
-        """Note by what an argument is replaced, here and wherever it is met again."""
+        """Note the replacement of an argument, for here and its later occurrences."""
         self.memo[id(item)] = (is_source, what)
         self.keep.append(item)
         self._put(level, position, is_source, what)

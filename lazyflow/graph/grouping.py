@@ -298,7 +298,7 @@ class _Grouping:
         return [pack.members for pack in packs]
 
     def _with_sources(self, packs: list[_Pack]) -> list[_Pack]:
-        """Bring packs of what is cut together with the subtree that makes it for nobody else."""
+        """Join packs that read one large result to the subtree that makes it for them alone."""
         alone = {pack.parts[0]: pack for pack in packs if len(pack.parts) == 1}
         gone: set[int] = set()
         for pack in packs:

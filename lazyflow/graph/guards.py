@@ -74,7 +74,7 @@ def is_open(array: Any) -> bool:
         return array.base is None  # it owns its memory, and decides itself
     try:
         return not memoryview(below).readonly
-    except TypeError:  # it gives out no memory, so numpy asks nobody else
+    except TypeError:  # it exposes no buffer, so numpy can't make the view writable
         return False
 
 

@@ -36,7 +36,7 @@ def check_length(value: Any, nout: int, name: str) -> None:
     ):
         raise ValueError(
             f"{name} was declared to return {nout} values (nout={nout}), but returned a "
-            f"{type(value).__name__}, whose parts have no numbers. Leave nout= out and take parts "
+            f"{type(value).__name__}, which has no items 0, 1, ... Leave nout= out and take items "
             "by x[key], or return a tuple"
         )
 
@@ -123,7 +123,7 @@ def _is_unpacked(part: Any) -> bool:
 
 
 def _return_hint(func: Any) -> Any:
-    """Return what a callable is annotated to return, evaluated when it is a string."""
+    """Return the annotation of a callable's result, evaluated if it is a string."""
     func = _plain_function(func)
     if func is None:
         return None

@@ -37,7 +37,7 @@ FRAME = 16  # pandas DataFrame, Series: handed over as a shallow (copy-on-write)
 #: future of an engine.
 FOREIGN = 17
 
-#: Types whose values nobody can edit.
+#: Types whose values can't be edited.
 IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 #: Results of these kinds are copied for each consumer, so that an edit stays private.

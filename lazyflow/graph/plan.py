@@ -161,12 +161,9 @@ class Plan(_Fields):
 
     def _changed(self, tasks: list[Task], heads: list[int] | None) -> Plan:
         plan: Any = object.__new__(_Fields)
-        plan.tasks, plan.inputs, plan.outputs = tasks, self.inputs, self.outputs
-        plan.end, plan.consumers, plan.needs = self.end, self.consumers, self.needs
-        plan.ready, plan.leaves, plan.slow = self.ready, self.leaves, self.slow
-        plan.priorities, plan.may_merge = self.priorities, self.may_merge
-        plan.has_scheduler_options = self.has_scheduler_options
-        plan.heads = heads
+        for name in _Fields.__slots__:
+            setattr(plan, name, getattr(self, name))
+        plan.tasks, plan.heads = tasks, heads
         plan.__class__ = Plan
         changed: Plan = plan
         return changed
@@ -401,8 +398,6 @@ def conflict(one: Task, other: Task) -> KeyConflict:
 
 
 # -- the passes ---------------------------------------------------------------------------
-#
-# The passes between a graph and its plan, in one list, and `make_plan`, which runs them.
 #
 # Each pass takes a plan and returns one: the same one where it has nothing to do, so running it
 # again changes nothing. Culling needs no pass: `in_order` reaches only what is wanted. Clustering

@@ -35,9 +35,6 @@ from lazyflow.graph.kinds import (
 )
 from lazyflow.store.values import IteratorItems, consumer_copy, locked, made_writable, memory_of
 
-__all__ = ["ResultHandover", "copied", "detached", "is_alone", "own"]
-
-
 _NOTHING, _ARRAY, _SPARSE, _WHOLE, _ITEMS, _PAIRS, _FIELDS, _ROW = range(8)
 
 #: The form of an array, in `forms`.
@@ -255,7 +252,7 @@ def _copy(part: Any, form: int) -> Any:
 def _deep(array: Any) -> Any:
     try:
         return copy.deepcopy(array)
-    except Exception:  # a lock among the objects: what can't be copied is not edited by accident
+    except Exception:  # it holds a lock: it can't be copied, and is not edited by accident
         return array.copy()
 
 

@@ -35,7 +35,7 @@ def private_folder(path: str) -> Iterator[int]:
     try:
         fd = os.open(path, flags)
     except NotADirectoryError:  # also of a link
-        raise PermissionError(f"{path} is no folder, or a link to one: remove it") from None
+        raise PermissionError(f"{path} is not a folder, or is a link: remove it") from None
     try:
         _check(fd, stat.S_ISDIR, path)
         yield fd
@@ -67,7 +67,7 @@ def open_private(name: str, folder: int, flags: int) -> int:
 def _check(fd: int, is_kind: Callable[[int], bool], path: str) -> None:
     state = os.fstat(fd)
     if not is_kind(state.st_mode):
-        raise PermissionError(f"{path} is not of the kind that lazyflow makes: remove it")
+        raise PermissionError(f"{path} is not a regular file: remove it")
     if state.st_uid != os.geteuid():
         raise PermissionError(f"{path} belongs to user {state.st_uid}, not to {os.geteuid()}")
     if state.st_mode & _OTHERS:

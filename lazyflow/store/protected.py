@@ -24,8 +24,6 @@ from lazyflow.graph.kinds import ARRAY, FRAME, IMMUTABLE, kinds
 from lazyflow.store.ownership import ARRAY_FORM, EditableParts, forms, writable_within
 from lazyflow.store.values import IteratorItems, locked, made_writable, references
 
-__all__ = ["QUICK", "editable", "has_no_array", "protected"]
-
 #: References to a value that only a local name holds, as getrefcount counts them.
 _ALONE = references(1)
 
@@ -109,7 +107,7 @@ def editable(box: list[Any], is_last: bool) -> Any:
         return writable_within(value)
     try:
         return copy.deepcopy(value)
-    except Exception:  # a lock, a module: what can't be copied is not edited by accident either
+    except Exception:  # a lock, a module: it can't be copied, and is not edited by accident
         return value
 
 

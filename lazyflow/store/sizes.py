@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["format_bytes", "size_of"]
-
 _MOST = 100  # items of a container whose sizes are read; a guess
 
 

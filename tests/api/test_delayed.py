@@ -274,7 +274,7 @@ def test_identity_on_delayed():
         ({"nput": 2}, TypeError, "nput"),
         ({"nout": -1}, ValueError, "nout must be a whole number, 0 or more, or None; got -1"),
         ({"nout": True}, ValueError, "got True"),
-        ({"nout": 2, "num_returns": 3}, TypeError, "nout=2 and num_returns=3: give one of them"),
+        ({"nout": 2, "num_returns": 3}, TypeError, "nout=2 and num_returns=3: pass one of them"),
         ({"retries": -1}, ValueError, "retries must be a whole number, 0 or more; got -1"),
         ({"retries": 1.5}, ValueError, "got 1.5"),
         ({"crash_retries": "2"}, ValueError, "crash_retries must be a whole number"),
@@ -364,7 +364,7 @@ def test_the_annotation_is_read_at_the_first_iteration():
         return x, -x
 
     x = delayed(split)(1)
-    with pytest.raises(TypeError, match="how many values split returns"):
+    with pytest.raises(TypeError, match="the number of values that split returns"):
         iter(x)
     globals()["Later"] = tuple[int, int]
     try:
@@ -394,8 +394,8 @@ def test_nout_of_nothing():
         ((1, 2, 3), r"pair was declared to return 2 values \(nout=2\), but returned 3"),
         ((), r"pair was declared to return 2 values \(nout=2\), but returned 0"),
         (5, r"pair was declared to return 2 values \(nout=2\), but returned one int"),
-        ({"a": 1, "b": 2}, r"\(nout=2\), but returned a dict, whose parts have no .* x\[key\]"),
-        ({1, 2}, r"\(nout=2\), but returned a set, whose parts have no numbers"),
+        ({"a": 1, "b": 2}, r"\(nout=2\), but returned a dict, which has no items 0.* x\[key\]"),
+        ({1, 2}, r"\(nout=2\), but returned a set, which has no items 0, 1"),
     ],
 )
 def test_another_length_is_an_error_that_names_the_function(result, words):

@@ -159,7 +159,7 @@ def test_an_error_of_map_names_the_line_that_called_it(batch: Any) -> None:
 def test_a_timeout_leaves_the_work_alone(scheduled: str) -> None:
     gate = Gate()
     future = submit(opened, gate, 5)
-    with pytest.raises(TaskTimeout, match=r"opened has no result after 0.05 s; it goes on"):
+    with pytest.raises(TaskTimeout, match=r"opened has no result after 0.05 s; its work continues"):
         future.result(timeout=0.05)
     with pytest.raises(TimeoutError):
         future.exception(timeout=0)
@@ -244,7 +244,7 @@ def test_mistakes_are_named() -> None:
         lazyflow.map(abs)
     with pytest.raises(ValueError, match="batch must be 'auto' or a whole number"):
         lazyflow.map(abs, [1], batch=0)
-    with pytest.raises(TypeError, match="set by its task"):
+    with pytest.raises(TypeError, match="sets its outcome"):
         submit(abs, 1).set_result(3)
 
 
@@ -345,7 +345,7 @@ def test_wait_takes_futures_and_persisted_values(scheduled: str) -> None:
     assert wait(fs, timeout=0.02) == ([fs[1], fs[2]], [fs[0]])
     gate.open()
     assert wait(fs) == (fs, [])
-    with pytest.raises(TypeError, match="only futures and what persist"):
+    with pytest.raises(TypeError, match="only futures and values that persist"):
         wait([delayed(abs)(1)])
 
 

@@ -62,7 +62,7 @@ TRUTH = r"The truth .* is not known before it is computed. Write x.compute\(\) i
 NUMBER = r"The number .* is not known before it is computed. Write int\(x.compute\(\)\)"
 FLOAT = r"The number .* Write float\(x.compute\(\)\), or delayed\(float\)\(x\)"
 WHOLE = r"The number .* Write x.compute\(\)"
-LENGTH = r"Say it: delayed\(f, nout=2\), or annotate the function '-> tuple\[A, B\]'; or "
+LENGTH = r"Declare it: delayed\(f, nout=2\), or annotate the function '-> tuple\[A, B\]'; or "
 ITERATE = rf"can't iterate over it: .* {LENGTH}iterate inside a delayed function"
 CHANGE = r"lazy values can't be changed: .* Return a changed copy from a delayed function"
 CHANGE_OBJECT = r"can't be changed: x.attr = value .* Return a changed object from a delayed"
@@ -148,7 +148,7 @@ def test_ufuncs_are_made_later_and_do_not_write():
         with pytest.raises(TypeError) as refused:
             write()
         assert str(refused.value) == (
-            f"np.{name} of a lazy value is a call that is made later, and can't write into an "
+            f"np.{name} of a lazy value is computed later, so it can't write into an "
             f"array now. Write: y = np.{name}(...) without out="
         )
     assert out.tolist() == [0, 0]
@@ -158,9 +158,9 @@ def test_the_function_in_the_message_is_named():
     def produce():
         return 1, 2
 
-    with pytest.raises(TypeError, match="how many values produce returns"):
+    with pytest.raises(TypeError, match="the number of values that produce returns"):
         list(delayed(produce)())
-    with pytest.raises(TypeError, match="how many values label returns"):
+    with pytest.raises(TypeError, match="the number of values that label returns"):
         list(delayed(produce, name="label")())
 
 

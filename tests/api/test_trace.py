@@ -144,13 +144,13 @@ def test_lazy_leaves_are_refused():
     t = trace(lambda x, k=0: add(x, k))
     lazy = delayed(1)
     for args, kwargs, where in (
-        ((lazy,), {}, "leaf 0 of"),
-        (([1, lazy],), {}, "leaf 0 of"),
-        ((Pieces([lazy]),), {}, "leaf 0 of"),
-        ((1,), {"k": {"a": (lazy,)}}, "leaf 'k' of"),
-        ((add,), {}, "leaf 0 of"),
+        ((lazy,), {}, "argument 0 of"),
+        (([1, lazy],), {}, "argument 0 of"),
+        ((Pieces([lazy]),), {}, "argument 0 of"),
+        ((1,), {"k": {"a": (lazy,)}}, "argument 'k' of"),
+        ((add,), {}, "argument 0 of"),
     ):
-        with pytest.raises(TypeError, match=rf"{where} the traced <lambda> is lazy.* is a value"):
+        with pytest.raises(TypeError, match=rf"{where} the traced <lambda> .* takes plain values"):
             t(*args, **kwargs)
     assert t(1, k=2) == 3
 

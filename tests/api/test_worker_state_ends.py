@@ -47,7 +47,7 @@ def test_a_function_that_can_not_travel_is_named():
     assert state.get() is lock
     with pytest.raises(TypeError, match="lock") as caught:
         pickle.dumps(state)
-    assert "make that inside init" in caught.value.__notes__[0]
+    assert "Make that object inside init" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)

@@ -8,8 +8,8 @@ from benchmark_tools import case_of, run
 from benchmarks import cluster
 from benchmarks.cluster import contest
 from benchmarks.cluster.contest import SIZES, Bench, Contest, Work, within
-from benchmarks.cluster.peaks import forget_peak, peak_of
 from benchmarks.measure import table_lines
+from benchmarks.memory import forget_peak, peak_of
 
 pytest.importorskip("distributed")
 

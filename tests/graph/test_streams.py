@@ -82,7 +82,7 @@ def test_lazy_values_in_generators_are_found(count, scheduler):
 
 def test_a_lazy_value_far_behind_plain_ones_is_an_error():
     items = itertools.chain(range(2000), [delayed(1)])
-    with pytest.raises(TypeError, match=r"item 2000 .* is a lazy value.*list"):
+    with pytest.raises(TypeError, match=r"item 2000 .* is lazy.*list"):
         delayed(list)(x for x in items).compute()
 
 

@@ -58,8 +58,8 @@ def test_a_hook_that_returns_its_own_kind_is_refused():
     with pytest.raises(TypeError) as caught:
         tokenize(Same())
     assert str(caught.value) == (
-        f"{name}.__lazyflow_tokenize__() returned a Same again, which says nothing of its content. "
-        "Let it return what results depend on, such as a tuple of attributes."
+        f"{name}.__lazyflow_tokenize__() returned another Same, so its content is still unknown. "
+        "Return what results depend on, such as a tuple of attributes."
     )
 
 
@@ -127,14 +127,14 @@ def test_what_has_no_content_has_a_token_of_its_own(i):
     one, other = without_content()[i], without_content()[i]
     tokens = {tokenize(one), tokenize(other), tokenize([one]), tokenize(Plain(a=one))}
     assert len(tokens) == 4
-    with pytest.raises(TypeError, match=r"^args\[0\].* has no content to make a token of"):
+    with pytest.raises(TypeError, match=r"^args\[0\].* content can't be read for a token"):
         tokenize(one, strict=True)
 
 
 def test_an_open_file_has_no_content():
     with open(os.devnull) as one:
         assert tokenize(one) != tokenize(one)
-        with pytest.raises(TypeError, match=r"_io\.TextIOWrapper, which has no content"):
+        with pytest.raises(TypeError, match=r"_io\.TextIOWrapper, whose content can't be read"):
             tokenize(one, strict=True)
 
 
@@ -178,10 +178,10 @@ def test_strict_says_what_and_where_and_what_to_do(call, path):
     with pytest.raises(TypeError) as caught:
         call(threading.Lock())
     assert str(caught.value) == (
-        f"{path} is a _thread.lock, which has no content to make a token of (TypeError: cannot "
+        f"{path} is a _thread.lock, whose content can't be read for a token (TypeError: cannot "
         "pickle '_thread.lock' object). Give the class that holds it a method "
         "__lazyflow_tokenize__(self) that returns what results depend on, or leave strict=True "
-        "out for a token that no other object gets."
+        "out to get a unique token."
     )
     assert type(caught.value.__cause__) is TypeError
 
@@ -247,7 +247,7 @@ def test_an_object_that_refuses_every_attribute_has_no_content():
             raise RuntimeError("touched")
 
     assert tokenize(Wall()) != tokenize(Wall())
-    with pytest.raises(TypeError, match=r"has no content .* \(RuntimeError: touched\)"):
+    with pytest.raises(TypeError, match=r"content can't be read .* \(RuntimeError: touched\)"):
         tokenize(Wall(), strict=True)
 
 
@@ -271,5 +271,5 @@ def test_a_reduce_that_returns_nonsense_is_no_content(answer):
             return answer
 
     assert tokenize(Odd()) != tokenize(Odd())
-    with pytest.raises(TypeError, match="has no content to make a token of"):
+    with pytest.raises(TypeError, match="content can't be read for a token"):
         tokenize(Odd(), strict=True)

@@ -15,10 +15,7 @@ import pytest
 from store_tools import LEAST, LOCK, Point, raises, same
 
 from lazyflow.store.pickling.functions import FunctionCache, load_function, pack_function
-from lazyflow.store.pickling.serialize import (
-    Unpicklable,
-    serialization_error,
-)
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 # -- other processes ------------------------------------------------------------------------
 
@@ -310,7 +307,7 @@ def test_memoryviews_that_can_not_be_made_again_are_refused(store, view):
     assert caught.value.path == "[0]"
     assert re.fullmatch(
         rf"a memoryview of format {view.format!r} and shape {re.escape(repr(view.shape))} can't be "
-        r"pickled \(.+\): pass what it looks at", str(caught.value.error)
+        r"pickled \(.+\): pass the object that it views", str(caught.value.error)
     )
 
 
@@ -322,8 +319,8 @@ def test_open_files_are_refused_by_name(store, tmp_path, mode):
         with pytest.raises(Unpicklable) as caught:
             store.encode({"a": file})
         assert str(caught.value.error) == (
-            f"an open file belongs to its process ({file!r}): pass its path, and open it in the "
-            "task, or pass and return what was read"
+            f"an open file belongs to its process ({file!r}): pass its path and open it in the "
+            "task, or pass its content"
         )
     assert caught.value.path == "['a']"
 

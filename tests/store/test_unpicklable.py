@@ -19,11 +19,8 @@ from hypothesis import strategies as st
 from store_tools import LOCK, Pair, Point, raises
 
 from lazyflow.errors import SerializationError
-from lazyflow.store.pickling.serialize import (
-    Unpicklable,
-    encode,
-    serialization_error,
-)
+from lazyflow.store.pickling.serialize import encode
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 # -- what can't be pickled, and where it is -------------------------------------------------
 

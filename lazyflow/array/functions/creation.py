@@ -18,14 +18,14 @@ from lazyflow.array.functions.arguments import (
     new_lengths,
 )
 from lazyflow.array.functions.conversion import asarray
-from lazyflow.array.nodes.sources import Made, Region
+from lazyflow.array.nodes.sources import Generated, Region
 
 
 def from_formula(
     formula: Any, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any
 ) -> Array:
     """Return an array of a formula."""
-    return Array(Made(formula, dtype, normalize_chunks(chunks, shape, None, dtype)))
+    return Array(Generated(formula, dtype, normalize_chunks(chunks, shape, None, dtype)))
 
 
 def full(

@@ -14,7 +14,7 @@ from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.reductions import Reduced
-from lazyflow.array.nodes.sources import Made, Tasks
+from lazyflow.array.nodes.sources import Generated, TaskBlocks
 from lazyflow.array.nodes.views import View
 from lazyflow.array.passes.rewrites import explain_passes, optimize
 from lazyflow.graph.plan import Explanation
@@ -80,7 +80,7 @@ def _counts(nodes: Sequence[Expr]) -> dict[Expr, int]:
 def _lines(node: Expr, count: int) -> list[str]:
     if isinstance(node, Fused):
         return _of_fused(node, count)
-    if isinstance(node, Tasks):
+    if isinstance(node, TaskBlocks):
         return [f"{count:,} x {node.name}: blocks that are tasks already, or kept"]
     does = "merges partial results" if isinstance(node, Reduced) else (
         "a view of blocks" if isinstance(node, View) else (
@@ -109,7 +109,7 @@ def _of_fused(node: Fused, count: int) -> list[str]:
 def _is_made(node: Expr) -> bool:
     while isinstance(node, View):
         (node,) = node.inputs
-    return isinstance(node, Made)
+    return isinstance(node, Generated)
 
 
 def _blocks(node: Fused) -> list[Any]:
@@ -117,7 +117,7 @@ def _blocks(node: Fused) -> list[Any]:
     found: list[Any] = list(node.consts)
     for x in node.inputs:
         shape = tuple([sizes[0] or 0 for sizes in x.chunks])
-        later = getattr(x.formula, "later", None) if isinstance(x, Made) else None
+        later = getattr(x.formula, "later", None) if isinstance(x, Generated) else None
         if later is None:
             found.append(np.empty(shape, x.dtype))
         else:

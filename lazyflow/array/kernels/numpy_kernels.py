@@ -15,7 +15,7 @@ from lazyflow.array.kernels.draws.draw import made
 from lazyflow.array.kernels.float_warnings import FloatReports
 from lazyflow.array.kernels.order import contiguous
 from lazyflow.array.kernels.planning import BlockPlan, WholeStep, fits, make_plan, scans_of
-from lazyflow.array.kernels.program import CAST, WHERE, LoweredStep, ScanOperation, TileFunction
+from lazyflow.array.kernels.program import CAST, WHERE, BlockFunction, LoweredStep, ScanOperation
 
 _PARTS = 64  # of a block, of which the first that raise a kernel's flags tell the names
 
@@ -29,7 +29,7 @@ def _perform(step: LoweredStep, operands: Sequence[Any]) -> Sequence[Any]:
         return (np.where(*operands),)
     if isinstance(op, ScanOperation):
         return (_scanned(op, operands, step.loop[-1]),)
-    if isinstance(op, TileFunction):
+    if isinstance(op, BlockFunction):
         return (_apply(op, operands).astype(step.loop[-1], copy=False),)
     found = op(*operands)
     return found if len(step.results) > 1 else (found,)
@@ -40,7 +40,7 @@ def _scanned(op: ScanOperation, operands: Sequence[Any], dtype: np.dtype[Any]) -
     return op.ufunc(operands[1], found, out=found) if operands[1:] else found
 
 
-def _apply(op: TileFunction, operands: Sequence[Any]) -> Any:
+def _apply(op: BlockFunction, operands: Sequence[Any]) -> Any:
     shape = np.broadcast_shapes(*(np.shape(x) for x in operands))
     found = np.asarray(op.func(*operands, **dict(op.keywords)))
     if found.shape != shape:

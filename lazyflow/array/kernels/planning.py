@@ -13,10 +13,10 @@ from lazyflow.array.kernels.order import Form, rounds
 from lazyflow.array.kernels.program import (
     CAST,
     WHERE,
+    BlockFunction,
     Lowered,
     LoweredStep,
     ScanOperation,
-    TileFunction,
     last_reads,
     needed,
 )
@@ -117,7 +117,7 @@ def _aliased(lowered: Lowered) -> tuple[bool, ...]:
     seen: set[int] = set()
     borrowed = set(range(lowered.inputs))
     for step in lowered.steps:
-        if isinstance(step.op, TileFunction):  # may return its argument
+        if isinstance(step.op, BlockFunction):  # may return its argument
             borrowed.update(step.results)
     found = []
     for value, reduction, _ in lowered.outputs:
@@ -156,7 +156,7 @@ def name_of(op: Any) -> str:
         return "cast"
     if isinstance(op, ScanOperation):
         return "accumulate"
-    return op.name if isinstance(op, TileFunction) else str(op.__name__)
+    return op.name if isinstance(op, BlockFunction) else str(op.__name__)
 
 
 def form_of(shape: Shape, reduction: Any) -> Form | None:

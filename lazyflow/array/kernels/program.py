@@ -41,7 +41,7 @@ WHERE = WhereOperation()
 CAST = CastOperation()
 
 
-class TileFunction(NamedTuple):
+class BlockFunction(NamedTuple):
     """A function that is no ufunc: it takes whole blocks and returns an array of their shape.
 
     func
@@ -84,7 +84,7 @@ class Step(NamedTuple):
     """One operation.
 
     op
-        A ufunc, WHERE, CAST, a TileFunction or a ScanOperation.
+        A ufunc, WHERE, CAST, a BlockFunction or a ScanOperation.
     operands
         Numbers of values.
     loop

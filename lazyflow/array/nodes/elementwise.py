@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.kernels.program import CAST, WHERE, Program, ScanOperation, Step, TileFunction
+from lazyflow.array.kernels.program import CAST, WHERE, BlockFunction, Program, ScanOperation, Step
 from lazyflow.array.nodes.align import common_chunks
 from lazyflow.array.nodes.expr import Expr, Recipe
 from lazyflow.array.nodes.selection import Selection
@@ -17,9 +17,8 @@ from lazyflow.array.nodes.sources import Const
 
 # -- compiled ufuncs ----------------------------------------------------------------------
 #
-# Ufuncs compiled by Numba: objects around a NumPy ufunc, which itself can't be pickled.
-#
-# Numba is loaded already wherever one of them is met.
+# Numba's are objects around a NumPy ufunc, which itself can't be pickled. Numba is loaded already
+# wherever one of them is met.
 
 
 def ufunc_for(func: Any, operands: Sequence[Any], **options: Any) -> np.ufunc:
@@ -61,7 +60,7 @@ def one_loop(func: Any, types: tuple[np.dtype[Any], ...], *blocks: Any, **option
 
 Loop = tuple[np.dtype[Any], ...]
 
-_NAMED = TileFunction | ScanOperation
+_NAMED = BlockFunction | ScanOperation
 
 
 # -- elementwise nodes --------------------------------------------------------------------
@@ -93,7 +92,7 @@ class Elementwise(Expr):
 
     def through(self, selection: Selection) -> Recipe | None:
         if any(axis < 0 and ~axis != 1 for axis in selection.axes):
-            return None  # what is repeated is computed once
+            return None  # repeated elements are computed once
         return [(x, _share(x, self, selection)) for x in self.inputs], self.with_inputs
 
     def step(self, operands: tuple[int, ...]) -> Step:
@@ -252,5 +251,5 @@ def function(
 ) -> Expr:
     """Return the result of a function that works element by element on whole blocks."""
     pairs = tuple(sorted(keywords.items()))
-    op = TileFunction(func, pairs, repr(pairs))
+    op = BlockFunction(func, pairs, repr(pairs))
     return Elementwise(operands, op, (*[x.dtype for x in operands], np.dtype(dtype)))

@@ -244,7 +244,7 @@ class Expr:
 
     def with_chunks(self, chunks: Chunks) -> Expr:
         """Return the same array in other chunks; only where it is ``free``."""
-        raise TypeError(f"{type(self).__name__} can't be had in other chunks: it is not free")
+        raise TypeError(f"{type(self).__name__} can't change its chunks: it is not free")
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         """Return a task whose result is a block; unless a class says how, it reads the inputs."""

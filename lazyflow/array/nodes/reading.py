@@ -17,7 +17,7 @@ from lazyflow.array.kernels.program import Program
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, MakesTasks
 from lazyflow.array.nodes.selection import Index, Pick, Selection, as_slice, base_region, cut
-from lazyflow.array.nodes.sources import InMemory, Made, Stored
+from lazyflow.array.nodes.sources import Generated, InMemory, Stored
 from lazyflow.array.nodes.task_parts import BlockPosition, is_large, is_thin, taken, takes_out
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.guards import guarded
@@ -42,7 +42,7 @@ class Read:
                 base, selection = _small_part(low, base, selection)
         self.base = base
         self.selection = selection
-        self.anywhere = isinstance(base, InMemory | Made | Stored)
+        self.anywhere = isinstance(base, InMemory | Generated | Stored)
         if self.anywhere:
             self.bounds = low.bounds(node)
             if selection is None:
@@ -153,7 +153,7 @@ class LoadRegion:
     """Takes the region of one input that a task needs, and arranges its axes as the view does."""
 
     def __init__(self, base: Expr, selection: Selection | None, chunks: Any) -> None:
-        self.formula: Any = base.formula if isinstance(base, Made) else None
+        self.formula: Any = base.formula if isinstance(base, Generated) else None
         self.reader: Any = base.reader if isinstance(base, Stored) else None
         self.order: tuple[int, ...] | None = None
         self.new: tuple[Any, ...] | None = None

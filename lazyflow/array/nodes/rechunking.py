@@ -18,7 +18,7 @@ from lazyflow.array.chunks import Chunks, are_parts, in_steps, length, refuse_sp
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, common_dtype
 from lazyflow.array.nodes.selection import Pick, Selection, cut
-from lazyflow.array.nodes.sources import Tasks
+from lazyflow.array.nodes.sources import TaskBlocks
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
@@ -143,7 +143,7 @@ def in_parts(node: Expr, chunks: Chunks) -> Expr:
 def is_held(node: Expr) -> bool:
     """Tell whether the blocks of a node are kept, or are parts of such ones."""
     base = node.inputs[0] if isinstance(node, View) else node
-    return isinstance(base, Tasks) and base.held
+    return isinstance(base, TaskBlocks) and base.held
 
 
 def staged(node: Expr, chunks: Chunks) -> Expr:

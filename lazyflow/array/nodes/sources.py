@@ -76,7 +76,7 @@ def taken_in(array: np.ndarray[Any, Any], given: Any) -> Source:
     The rule is that of `lazyflow.submit`: small arrays are copied, larger ones watched.
     """
     if isinstance(given, _VALUES):
-        array.setflags(write=False)  # nobody else can write into it
+        array.setflags(write=False)  # other code can't write into it
     taken = Taken()
     array = taken.part(array)
     if not array.ndim:
@@ -84,7 +84,7 @@ def taken_in(array: np.ndarray[Any, Any], given: Any) -> Source:
     return InMemory(array, tuple([(n,) for n in array.shape]), taken.watches)
 
 
-class Made(Source):
+class Generated(Source):
     """An array whose regions are computed by a formula: zeros, ranges, random numbers.
 
     formula
@@ -110,10 +110,10 @@ class Made(Source):
         return str(self.formula.__name__)
 
     def with_chunks(self, chunks: Chunks) -> Expr:
-        return Made(self.formula, self.dtype, chunks)
+        return Generated(self.formula, self.dtype, chunks)
 
 
-class MadeOnce(Expr):
+class GeneratedOnce(Expr):
     """A slow formula's array, of which several read: one task makes each block for all."""
 
     __slots__ = ()
@@ -147,7 +147,7 @@ class Stored(Source):
         return id(self.store), self.reader, self.chunks
 
 
-class Tasks(Source):
+class TaskBlocks(Source):
     """Blocks that are tasks already: persisted ones, and those of delayed functions.
 
     tasks
@@ -165,6 +165,7 @@ class Tasks(Source):
     """
 
     __slots__ = ("axes", "light", "order", "readers", "tasks", "whole")
+    called = "tasks"
 
     def __init__(
         self, tasks: Sequence[Task], dtype: np.dtype[Any] | LazyDtype, chunks: Chunks,

@@ -210,8 +210,7 @@ def tried(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
     unknown = f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name}"
     if any(task._func is not VALUE for task in call.inputs):
         raise TypeError(
-            f"{unknown} gets lazy values, so that it can't be tried without computing them. "
-            f"{remedy}."
+            f"{unknown} gets lazy values, so it can't be tried before they are computed. {remedy}."
         )
     args, kwargs = call.arguments([task._args[0] for task in call.inputs], blocks)
     shown = ", ".join(map(_shown, blocks))
@@ -312,7 +311,7 @@ class ReturnCheck:
         if found is None:
             raise TypeError(
                 f"{self.name} returned None for block {index}, but an array was expected. Is its "
-                "return missing, or what a method gives that edits in place, such as sort()?"
+                "return missing, or does it return the result of an in-place method such as sort()?"
             )
         raise TypeError(
             f"{self.name} returned a {type(found).__name__} for block {index}, but an array was "

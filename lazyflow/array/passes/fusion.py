@@ -28,7 +28,7 @@ from lazyflow.array.nodes.indexing.masks import Masked, MaskedBlocks
 from lazyflow.array.nodes.rechunking import in_chunks, in_parts
 from lazyflow.array.nodes.reductions import MergePartials, Reduce, Reduced
 from lazyflow.array.nodes.scan import BlockEnds, Scan, Scanned, ends_of, expand_scans
-from lazyflow.array.nodes.sources import Const, Made, MadeOnce
+from lazyflow.array.nodes.sources import Const, Generated, GeneratedOnce
 from lazyflow.array.nodes.views import View, with_axes
 
 # -- the program of a group of operations: its steps, what it reads, in which order and chunks
@@ -303,8 +303,9 @@ class _Fusion:
             elif not isinstance(node, Const) and node not in self.new:
                 inputs = tuple([self._as_it_was(x) for x in node.inputs])
                 made = same(node, inputs)
-                is_slow = isinstance(node, Made) and not node.free
-                self._add(node, MadeOnce((made,)) if is_slow and self._readers(node) > 1 else made)
+                is_slow = isinstance(node, Generated) and not node.free
+                is_shared = is_slow and self._readers(node) > 1
+                self._add(node, GeneratedOnce((made,)) if is_shared else made)
         found = []
         for node in self.wanted:
             made = self.new.get(node, node)

@@ -26,7 +26,7 @@ from lazyflow.array.nodes.rechunking import Rechunk
 from lazyflow.array.nodes.reductions import Reduce, Reduced, Tree
 from lazyflow.array.nodes.reshaped import Reshape
 from lazyflow.array.nodes.scan import Scan, Scanned, ends_of
-from lazyflow.array.nodes.sources import InMemory, Tasks
+from lazyflow.array.nodes.sources import InMemory, TaskBlocks
 from lazyflow.array.nodes.user_calls import BlockCalls, PerBlock
 from lazyflow.array.nodes.views import View
 
@@ -158,8 +158,8 @@ def _memory(node: InMemory) -> Iterator[str]:
         yield f"it is {node.array.dtype}, {node.array.shape}"
 
 
-@_rule("there is a task for each block", Tasks)
-def _tasks(node: Tasks) -> Iterator[str]:
+@_rule("there is a task for each block", TaskBlocks)
+def _tasks(node: TaskBlocks) -> Iterator[str]:
     if len(node.tasks) != prod(node.numblocks):
         yield f"{len(node.tasks)} tasks for {prod(node.numblocks)} blocks"
 

@@ -15,7 +15,7 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ChunksLike, new_lengths
 from lazyflow.array.kernels.draws.draw import PlacedDraw
-from lazyflow.array.nodes.sources import Made
+from lazyflow.array.nodes.sources import Generated
 from lazyflow.array.random.streams import BoxedDraw, Stream, Values
 
 #: The shape of an array, or its length; None: the shape of the parameters.
@@ -113,7 +113,7 @@ class Streams:
         """Return what a formula of kernels/draws gives."""
         stream = self._next()
         draw = PlacedDraw(name, formula, np.dtype(dtype), shape, stream.words, stream.call, own)
-        return Array(Made(draw, draw.dtype, normalize_chunks(chunks, shape, None, draw.dtype)))
+        return Array(Generated(draw, draw.dtype, normalize_chunks(chunks, shape, None, draw.dtype)))
 
     def _made(
         self, method: str, params: tuple[Any, ...], shape: tuple[int, ...], dtype: Any,
@@ -122,7 +122,7 @@ class Streams:
         sizes = normalize_chunks(chunks, shape, None, dtype)
         pairs = tuple(sorted(dict(options).items()))
         draw = BoxedDraw(method, params, pairs, np.dtype(dtype), shape, whole, self._next())
-        return Array(Made(draw, draw.dtype, sizes))
+        return Array(Generated(draw, draw.dtype, sizes))
 
 
 def size_of(size: Size, least: tuple[int, ...] = ()) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array
 from lazyflow.array.kernels.draws.draw import table
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.lowering import Lowering
-from lazyflow.array.nodes.sources import Made, Tasks
+from lazyflow.array.nodes.sources import Generated, TaskBlocks
 from lazyflow.array.random.discrete import Discrete
 from lazyflow.array.random.generator import Size, in_memory, probe, size_of
 from lazyflow.array.random.streams import Correlated, Stream, Values
@@ -83,7 +83,7 @@ class Sampling(Discrete):
             if values is None:
                 return x
             places: Any = x.expr
-            return Array(Made(Chosen(places.formula, Values(values)), dtype, sizes))
+            return Array(Generated(Chosen(places.formula, Values(values)), dtype, sizes))
         if prod(shape) > count:
             raise ValueError("Cannot take a larger sample than population when replace is False")
         sample = Sample("choice", self._next(), count if values is None else values, shape, {
@@ -344,7 +344,7 @@ class Sample:
 
 def _one_task(sample: Sample, shape: tuple[int, ...], dtype: Any, chunks: Any) -> Array:
     sizes = normalize_chunks(chunks, shape, None, dtype)
-    source = Tasks((), dtype, ())
+    source = TaskBlocks((), dtype, ())
     task = Lowering().task(sample, (), source)
-    whole = Array(Tasks([task], dtype, tuple([(n,) for n in shape])))
+    whole = Array(TaskBlocks([task], dtype, tuple([(n,) for n in shape])))
     return whole.rechunk(sizes) if shape else whole

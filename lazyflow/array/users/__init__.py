@@ -5,8 +5,8 @@ In reading order:
     block_layout.py   blocks that go together, by labels of axes
     map_blocks.py     map_blocks, blockwise     from_function.py  values of a function of indices
     reduction.py      reductions in a tree      windows.py        sliding windows
-    gufuncs.py        apply_gufunc, gufunc, as_gufunc, and their signatures
-    along_axes.py     slices, single elements   numpy_gufuncs.py  gufuncs of other packages
+    gufuncs.py        apply_gufunc, gufunc, as_gufunc, their signatures; gufuncs of other packages
+    along_axes.py     slices, single elements
     blocks.py         x.blocks[0, 1:]
 
 A function is bound to its arguments and called once for each block of the result

@@ -1,4 +1,4 @@
-"""Users' functions as generalised ufuncs: `apply_gufunc`, `gufunc`, `as_gufunc`."""
+"""Generalised ufuncs: of users' functions, and those of NumPy and other packages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.core import Array
-from lazyflow.array.dispatch import with_lengths
-from lazyflow.array.functions.arguments import as_array
+from lazyflow.array.core import Array, as_node
+from lazyflow.array.dispatch import MODULE_OF, functions, with_lengths
+from lazyflow.array.functions.arguments import as_array, assign_out
 from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.elementwise import one_loop, owner, takes_results
 from lazyflow.array.nodes.expr import Expr, LazyDtype
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Selection
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.user_calls import (
     BLOCK,
     BlockCalls,
@@ -449,3 +451,28 @@ def as_gufunc(signature: str | None = None, **options: Any) -> Callable[[Any], g
     np.float64(1.5)
     """
     return partial(gufunc, signature=signature, **options)
+
+
+def call_gufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], out: Any = None, **kwargs: Any) -> Any:
+    """Return the result of a generalised ufunc, by our function of its name if there is one.
+
+    Otherwise the ufunc sees blocks in which its core dimensions are whole.
+    """
+    name = ufunc.__name__
+    if name in MODULE_OF and getattr(np, name, None) is ufunc:
+        found = functions[name]
+        return found(*inputs, **kwargs) if out is None else found(*inputs, out=out, **kwargs)
+    func = owner(ufunc)
+    signature: Any = ufunc.signature
+    targets = out if isinstance(out, tuple) else (out,) * ufunc.nout
+    if takes_results(func):
+        types = tuple([as_node(x).dtype for x in (*inputs, *targets)])
+        func = named(func.__name__, one_loop, func, types)
+        kwargs["output_dtypes"] = list(types[len(inputs):])
+    made = apply_gufunc(func, signature, *inputs, allow_rechunk=True, **kwargs)
+    results = made if isinstance(made, tuple) else (made,)
+    given = [
+        one if target is None else assign_out(target, one.expr)
+        for one, target in zip(results, targets, strict=True)
+    ]
+    return given[0] if len(given) == 1 else tuple(given)

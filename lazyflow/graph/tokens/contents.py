@@ -49,8 +49,6 @@ from lazyflow.graph.tokens.digests import (
 
 # -- containers ---------------------------------------------------------------------------
 #
-# How sequences, mappings and sets of any objects become a `MerkleNode` or a digest.
-#
 # Atoms are encoded in runs by `marshal`, about 20 ns each, and only the other objects become
 # children. It is version 2 of the format, the last whose bytes depend neither on reference counts
 # nor on interned strings. What is encoded in which way depends on content alone, never on identity.
@@ -154,7 +152,7 @@ def unordered(head: bytes, values: Collection[Any]) -> bytes | MerkleNode:
     return MerkleNode(head + b"\1" + encoded(flat), children, children, "[{!r}]", ordered=False)
 
 
-# -- what functions and classes consist of, for `lazyflow.graph.tokens.tokenize` ----------
+# -- contents of functions and classes ----------------------------------------------------
 #
 # What can be imported counts by name and by what is written under that name: a function by its code
 # and the functions it wraps, each with its default values and closure where these are atoms (other
@@ -323,8 +321,6 @@ def _raise(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
 
 
 # -- contents of other libraries' objects -------------------------------------------------
-#
-# What objects of NumPy, SciPy, pandas and Numba consist of, for `lazyflow.graph.tokens.tokenize`.
 #
 # Each rule takes an object and its class and returns parts, a digest, or None where the object's
 # ``__reduce_ex__`` tells its content well enough. A rule is only called for a class that its
@@ -613,8 +609,8 @@ def _by_hook(obj: Any, cls: type, hook: str, method: Any) -> MerkleNode:
         raise
     if type(value) is cls:  # its token would be made of a token that is made of ...
         raise TypeError(
-            f"{type_name(cls)}.{hook}() returned a {cls.__name__} again, which says nothing of its "
-            "content. Let it return what results depend on, such as a tuple of attributes."
+            f"{type_name(cls)}.{hook}() returned another {cls.__name__}, so its content is still "
+            "unknown. Return what results depend on, such as a tuple of attributes."
         )
     return MerkleNode(b"hook\0", (cls, value), (".__class__", f".{hook}()"))
 

@@ -74,7 +74,7 @@ def _refuse(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
     why = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
     name = type_name(type(obj))
     raise TypeError(
-        f"{path()} is a {name}, which has no content to make a token of ({why}). Give the class "
+        f"{path()} is a {name}, whose content can't be read for a token ({why}). Give the class "
         "that holds it a method __lazyflow_tokenize__(self) that returns what results depend on, "
-        "or leave strict=True out for a token that no other object gets."
+        "or leave strict=True out to get a unique token."
     ) from cause

@@ -25,7 +25,7 @@ from lazyflow.schedulers.core.base import Request
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of_lazy
 from lazyflow.schedulers.core.run import make_run
-from lazyflow.store.pickling.serialize import Unpicklable
+from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.values import IteratorItems
 from lazyflow.system import at_fork
 

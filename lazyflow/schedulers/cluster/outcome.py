@@ -23,8 +23,8 @@ from lazyflow.schedulers.remote.calls import unreadable_result
 from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.ownership import copied
 from lazyflow.store.pickling.pickler import Pickler, loads_owned
-from lazyflow.store.pickling.serialize import Unpicklable, pickled
-from lazyflow.store.pickling.unpicklable import dump
+from lazyflow.store.pickling.serialize import pickled
+from lazyflow.store.pickling.unpicklable import Unpicklable, dump
 from lazyflow.store.sizes import size_of
 
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once

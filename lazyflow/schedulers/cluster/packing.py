@@ -26,7 +26,7 @@ from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.remote.calls import culprit, is_short, unsendable
-from lazyflow.store.pickling.serialize import Unpicklable
+from lazyflow.store.pickling.unpicklable import Unpicklable
 
 # -- what an engine's own pages call a group: what it does, and of how many tasks ---------
 #

@@ -11,7 +11,7 @@ from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, packed
 from lazyflow.schedulers.core.errors.failures import dressed, with_call_note
 from lazyflow.schedulers.remote.calls import name_only
-from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 from lazyflow.store.sizes import format_bytes
 
 

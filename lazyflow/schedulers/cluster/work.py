@@ -34,7 +34,7 @@ from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import bare_task, unreadable
 from lazyflow.schedulers.sync import SyncRun, SyncScheduler
 from lazyflow.store.pickling.functions import load_function
-from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 from lazyflow.store.sizes import size_of
 from lazyflow.system import at_fork
 

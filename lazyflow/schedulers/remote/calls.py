@@ -21,7 +21,7 @@ from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, place_text, t
 from lazyflow.schedulers.core.errors.failures import dressed, text_of, with_call_note
 from lazyflow.schedulers.core.errors.words import call_words
 from lazyflow.schedulers.core.run import SlowCall, literals_of
-from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 Record = tuple[
     int, int, Any, tuple[int, ...] | None, tuple[int, ...], int, tuple[Any, ...] | None

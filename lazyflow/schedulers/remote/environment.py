@@ -86,7 +86,8 @@ def _directory() -> str | None:
 
 
 def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
-    from lazyflow.store.pickling.serialize import Unpicklable, encode
+    from lazyflow.store.pickling.serialize import encode
+    from lazyflow.store.pickling.unpicklable import Unpicklable
 
     found = []
     for pair in variables:

@@ -14,8 +14,6 @@ from typing import Any
 from lazyflow.store.memory.copying import copy_by_two
 from lazyflow.system import descriptor_path, owned
 
-__all__ = ["Arena", "memory_file"]
-
 _REMOVE = getattr(mmap, "MADV_REMOVE", None)  # Linux: elsewhere pages stay until the arena ends
 _POPULATE_WRITE = 23  # of madvise, from Linux 5.14 on: maps pages, and fails rather than kill
 _TWO_FROM = 32 << 20  # bytes that are copied by two threads: 2 GB in 80 ms instead of 105

@@ -16,8 +16,6 @@ from lazyflow.errors import StoreFull
 from lazyflow.store.sizes import format_bytes
 from lazyflow.system import control_groups, free_memory, total_memory
 
-__all__ = ["STEP", "Budget", "available_memory", "store_full"]
-
 #: Bytes filled between two readings of what the machine has.
 STEP = 64 << 20
 _RESERVE = 64 << 20  # bytes kept free at least; a guess, like the figures below

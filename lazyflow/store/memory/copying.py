@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-__all__ = ["copy_by_two", "copy_of"]
-
 
 def copy_by_two(to: Any, source: Any) -> None:
     """Copy one array of bytes to another, half of it in a thread of its own.

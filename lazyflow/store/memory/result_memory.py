@@ -4,7 +4,7 @@ It is a file without a name, which processes of the same user open by the number
 in the process that made it: nothing has to be sent to them beside that number.
 
 Files whose pages are there, and mapped by those who write, are four times as fast as new ones: up
-to `KEEP` bytes are kept for the next use when nobody looks at them any more. A file that is given
+to `KEEP` bytes are kept for the next use after their last reader has gone. A file that is given
 up before it was read is not used again, since somebody may still be writing; nor is one that was
 written by other processes than the parent's own workers: a cluster may run a task twice; nor one
 that the child of a fork may look at.
@@ -26,9 +26,6 @@ from lazyflow.finalizers import Gone, LastCall, WeakTable, gone
 from lazyflow.store.memory.arena import memory_file
 from lazyflow.store.memory.available import Budget, available_memory
 from lazyflow.system import at_fork, has_descriptors_of_others, open_descriptor_of, owned
-
-__all__ = ["LentMemory", "borrowed", "trim"]
-
 
 KEEP = 512 << 20  # bytes: six times as fast for `concatenate` of two arrays of 80 MB
 _FILES = 100
@@ -133,7 +130,7 @@ def _unused_file(size: int) -> _File | None:
 
 
 def _settle() -> None:
-    """Note the files at which nobody looks any more."""
+    """Note the files whose last reader has gone."""
     while _dead:
         known = _dead[0]
         use = _uses.pop(id(known), None)  # None: a Ctrl-C came after this step the last time
@@ -185,7 +182,7 @@ def _take_beyond(keep: int, excess: list[_File]) -> None:  # no loop in `with`: 
 def _drop_pages(file: _File) -> None:
     """Return the pages of a file to the machine, which others may still have mapped.
 
-    Of larger files nobody keeps a mapping: their pages go with their descriptors.
+    Mappings of larger files are not kept: their pages go with their descriptors.
     """
     if file.size <= KEEP and file.address[0] == os.getpid():
         mmap.mmap(file.address[1], file.size).madvise(mmap.MADV_REMOVE)
@@ -208,7 +205,7 @@ at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 def borrowed(address: Address) -> mmap.mmap | None:
-    """Return a mapping to write into, or None where the memory can't be had or is gone."""
+    """Return a mapping to write into, or None if the memory is missing or gone."""
     process, number, label = address
     found = _mapped.get(label)
     if found is not None:

@@ -32,9 +32,6 @@ from lazyflow.store.memory.available import STEP, Budget, available_memory, stor
 from lazyflow.store.sizes import format_bytes
 from lazyflow.system import owned
 
-__all__ = ["Arenas", "Mappings", "Range", "Ranges", "Segment", "whole_pages"]
-
-
 # -- free ranges of memory: taken best fit, given back merged with their neighbours -------
 
 #: (arena, offset, size in bytes): where a buffer is.
@@ -125,9 +122,7 @@ class Ranges:
         del self._ends[arena, start + length]
 
 
-# -- mappings -----------------------------------------------------------------------------
-#
-# Memory of other processes as this one sees it, and which views of it are still alive.
+# -- mappings: memory of other processes, and which views of it are alive -----------------
 #
 # An arena is mapped once, read-only or privately: the views of a private mapping can be edited, the
 # edits stay in this process, and pages that are not edited are not copied.

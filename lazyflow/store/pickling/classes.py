@@ -23,8 +23,6 @@ from typing import Any
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.function_code import resolve
 
-__all__ = ["class_by_value", "is_by_value", "names_itself", "variable_of_main"]
-
 Reduced = tuple[Any, ...]
 
 _HERE = os.urandom(8).hex()
@@ -43,7 +41,7 @@ _OF_MEMBERS = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
 
 
 def is_by_value(how: Any) -> bool:
-    """Tell whether cloudpickle reduces a class so to what it is made of, and not to its name."""
+    """Tell whether cloudpickle reduces a class to its parts and not to its name."""
     from cloudpickle import cloudpickle
 
     makers = cloudpickle._make_skeleton_class, cloudpickle._make_skeleton_enum
@@ -51,7 +49,7 @@ def is_by_value(how: Any) -> bool:
 
 
 def class_by_value(cls: type) -> Reduced:
-    """Reduce a class to what it is made of."""
+    """Reduce a class to its parts."""
     from cloudpickle import cloudpickle
 
     home = _homes.get(cls) or _HERE

@@ -42,15 +42,7 @@ from lazyflow.graph.kinds import ARRAY, IMMUTABLE, TypeTable, kinds
 from lazyflow.store.pickling.pickler import Pickler, is_importable
 from lazyflow.store.pickling.unpicklable import dump
 
-__all__ = [
-    "SHARED_FROM", "FunctionCache", "carries_state", "load_function", "pack_function",
-    "same_code",
-]
-
-
-# -- state --------------------------------------------------------------------------------
-#
-# Whether a callable is code alone, which the tasks of a worker may share, or carries state.
+# -- whether a callable is code alone, which tasks may share, or carries state ------------
 #
 # Two callables that pickle to the same bytes need not be one object: each of ``Counter().add`` and
 # ``Counter().add`` counts by itself. So a worker makes what carries state anew for each task, and

@@ -35,11 +35,6 @@ from lazyflow.store.pickling.classes import (
 )
 from lazyflow.system import mapped_path
 
-__all__ = [
-    "Pickler", "is_importable", "loads_owned", "mapped_part", "reduce_h5py", "reduce_variable",
-]
-
-
 # -- values that lie in files, sent to other processes of this machine by path ------------
 #
 # A part of a file that is mapped (`numpy.memmap`, and views of one) is mapped there as well, to be
@@ -99,8 +94,8 @@ def reduce_h5py(value: Any) -> Any:
     path = os.path.abspath(os.fsdecode(file.filename))
     if name is None or file.driver in ("core", "fileobj") or not os.path.exists(path):
         raise PicklingError(
-            f"{value!r} is not in a file that another process could open: h5py objects travel by "
-            'path and name. Write it to a file and close that, or use scheduler="threads"'
+            f"another process can't open {value!r}: h5py objects are sent as a path and a name, "
+            'and it has none. Write it to a file and close that, or use scheduler="threads"'
         )
     if file.mode != "r":
         file.flush()
@@ -115,8 +110,8 @@ def open_h5py(path: str, name: str, is_file: bool) -> Any:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
         error.add_note(
-            "it was passed by path to another process, which opens it by mode 'r': close it where "
-            "it is open for writing (libver='latest' marks it as such)"
+            "Another process got the path of this file and opens it with mode 'r'. Close it where "
+            "it is open for writing (libver='latest' marks it as such)."
         )
         raise
     return file if is_file else file[name]
@@ -354,7 +349,7 @@ def _view(pickler: Pickler, view: memoryview) -> Any:
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"a memoryview of format {view.format!r} and shape {view.shape} can't be pickled "
-            f"({error}): pass what it looks at"
+            f"({error}): pass the object that it views"
         ) from error
     return view_of, parts
 
@@ -374,8 +369,8 @@ def _text_file(pickler: Pickler, file: TextIOWrapper) -> Any:
 
 def _file(pickler: Pickler, file: Any) -> NoReturn:
     raise TypeError(
-        f"an open file belongs to its process ({file!r}): pass its path, and open it in the task, "
-        "or pass and return what was read"
+        f"an open file belongs to its process ({file!r}): pass its path and open it in the task, "
+        "or pass its content"
     )
 
 

@@ -17,16 +17,7 @@ from typing import Any
 
 from lazyflow.store.memory.shared import Segment
 from lazyflow.store.pickling.pickler import PROTOCOL, Pickler
-from lazyflow.store.pickling.unpicklable import Unpicklable, dump, serialization_error
-
-__all__ = [
-    "Encoded",
-    "Unpicklable",
-    "decode",
-    "encode",
-    "pickled",
-    "serialization_error",
-]
+from lazyflow.store.pickling.unpicklable import dump
 
 _LEAST = 65_536  # bytes from which a buffer leaves the stream, as config.share_from
 _CUT = 262_144  # pickle writes larger pieces singly; its own frames stay below this

@@ -26,12 +26,6 @@ from lazyflow.graph.function_code import globals_read
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.store.pickling.pickler import PROTOCOL, Pickler
 
-__all__ = [
-    "InsideOut", "NamedParts", "Unpicklable", "dump", "named_parts", "serialization_error",
-    "type_text",
-]
-
-
 # -- containers nested deeper than pickle can follow --------------------------------------
 #
 # `pickle` calls itself for the items of a container, twice or more a level, up to Python's

@@ -13,7 +13,7 @@ from kernel_tools import F8, SHAPES, B, dtypes_of, random_program, run
 
 from lazyflow import config
 from lazyflow.array.kernels.order import ALL, KINDS, MAX, MOMENTS, SUM, Reduction
-from lazyflow.array.kernels.program import WHERE, Program, Step, TileFunction
+from lazyflow.array.kernels.program import WHERE, BlockFunction, Program, Step
 from lazyflow.array.kernels.run import merge, run_program
 
 
@@ -237,7 +237,7 @@ def test_every_other_dtype_runs_too():
 
 def test_ufuncs_with_two_results_run_once():
     ran = []
-    both = TileFunction(lambda x: ran.append(len(x)) or x)
+    both = BlockFunction(lambda x: ran.append(len(x)) or x)
     steps = (
         Step(both, (0,), (F8, F8)),
         Step(np.divmod, (2, 1), (F8, F8, F8, F8)),
@@ -257,7 +257,7 @@ def test_a_function_that_changes_the_shape_is_refused():
     def first(x):
         return x[:1]
 
-    program = Program((F8,), (Step(TileFunction(first), (0,), (F8, F8)),), ((1, None),))
+    program = Program((F8,), (Step(BlockFunction(first), (0,), (F8, F8)),), ((1, None),))
     with pytest.raises(ValueError, match=r"^first gave an array of shape \(1,\) for blocks of s"):
         run_program(program, [np.arange(5.0)])
 

@@ -25,10 +25,10 @@ from lazyflow.array.kernels.order import KINDS, LAST, MAX, MIN, MOMENTS, PIECE, 
 from lazyflow.array.kernels.program import (
     CAST,
     WHERE,
+    BlockFunction,
     Program,
     ScanOperation,
     Step,
-    TileFunction,
 )
 from lazyflow.array.kernels.run import report, run_program, wait_compiled
 from lazyflow.recent import Recent
@@ -708,7 +708,7 @@ def test_waiting_says_when_the_time_was_too_short(monkeypatch):
     [
         (Step(CAST, (0,), (F8, U4)), "astype from float64 to uint32 is done by NumPy"),
         (Step(np.fmax, (0, 0), (F8,) * 3), "fmax of float64, float64 can't be called from a ker"),
-        (Step(TileFunction(np.copy), (0,), (F8, F8)), "copy is a function of whole blocks"),
+        (Step(BlockFunction(np.copy), (0,), (F8, F8)), "copy is a function of whole blocks"),
     ],
 )
 def test_where_there_is_no_kernel_the_report_and_the_error_say_why(step, words):

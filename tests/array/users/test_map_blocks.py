@@ -267,7 +267,7 @@ def test_a_function_that_cannot_be_tried_says_so():
     with pytest.raises(TypeError, match=r"returned None instead of an array. Pass dtype="):
         none.dtype
     lazy = x.map_blocks(operator.add, lazyflow.delayed(int)(1))
-    with pytest.raises(TypeError, match=r"add gets lazy values, so that it can't be tried"):
+    with pytest.raises(TypeError, match=r"add gets lazy values, so it can't be tried"):
         lazy.dtype
     assert lazy.compute().dtype == float
     gufunc = la.apply_gufunc(lambda a: a.nothing, "(i)->()", x, allow_rechunk=True)

@@ -51,7 +51,7 @@ def test_a_result_of_the_declared_length_is_returned(value):
     [
         ((1,), "the_task was declared to return 2 values (nout=2), but returned 1"),
         (3, "the_task was declared to return 2 values (nout=2), but returned one int"),
-        ({1, 2}, "but returned a set, whose parts have no numbers"),
+        ({1, 2}, "but returned a set, which has no items 0, 1"),
     ],
 )
 def test_a_result_of_another_length_is_refused(value, says):

@@ -21,7 +21,7 @@ from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.selection import Index
-from lazyflow.array.nodes.sources import Tasks
+from lazyflow.array.nodes.sources import TaskBlocks
 from lazyflow.array.nodes.task_parts import TaskDetails
 from lazyflow.array.passes.rewrites import optimize
 from lazyflow.graph.task import Task
@@ -110,7 +110,7 @@ def store(
             return delayed(_all_written)(written)
         evaluate.compute(written, **options)
         return None
-    stored: Any = [Array(Tasks(tasks, node.dtype, node.chunks)) for node, tasks in made]
+    stored: Any = [Array(TaskBlocks(tasks, node.dtype, node.chunks)) for node, tasks in made]
     if compute:
         stored = evaluate.persist(*stored, **options)
     return stored[0] if single else stored

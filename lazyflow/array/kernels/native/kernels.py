@@ -51,10 +51,10 @@ from lazyflow.array.kernels.planning import (
 )
 from lazyflow.array.kernels.program import (
     CAST,
+    BlockFunction,
     Lowered,
     Output,
     ScanOperation,
-    TileFunction,
 )
 from lazyflow.recent import Recent
 
@@ -357,7 +357,7 @@ def _why_refused(spec: KernelSpec) -> str:
             if step.loop[0] in SUPPORTED and is_inline(step.op.ufunc, step.loop[:1] * 3):
                 continue
             return f"{step.op.name} of {step.loop[0]} is done by NumPy"
-        if isinstance(step.op, TileFunction):
+        if isinstance(step.op, BlockFunction):
             return f"{step.op.name} is a function of whole blocks"
         if step.op is CAST:
             return f"astype from {step.loop[0]} to {step.loop[1]} is done by NumPy"

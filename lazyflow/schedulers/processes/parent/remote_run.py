@@ -38,7 +38,7 @@ from lazyflow.schedulers.remote.calls import (
     without_inputs,
 )
 from lazyflow.schedulers.remote.run import OffloadedRun
-from lazyflow.store.pickling.serialize import Unpicklable, serialization_error
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 # -- merging ------------------------------------------------------------------------------
 #

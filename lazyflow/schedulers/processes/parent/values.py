@@ -45,13 +45,8 @@ from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.ownership import copied
 from lazyflow.store.pickling.functions import FunctionCache, pack_function
 from lazyflow.store.pickling.pickler import loads_owned
-from lazyflow.store.pickling.serialize import (
-    Encoded,
-    Unpicklable,
-    decode,
-    encode,
-    serialization_error,
-)
+from lazyflow.store.pickling.serialize import Encoded, decode, encode
+from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 from lazyflow.store.sizes import format_bytes
 
 # -- memory -------------------------------------------------------------------------------

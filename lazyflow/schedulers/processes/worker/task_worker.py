@@ -49,7 +49,8 @@ from lazyflow.schedulers.remote.calls import (
 from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.memory.shared import Mappings
 from lazyflow.store.pickling.pickler import loads_owned
-from lazyflow.store.pickling.serialize import Encoded, Unpicklable, decode
+from lazyflow.store.pickling.serialize import Encoded, decode
+from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.protected import protected
 from lazyflow.store.sizes import size_of
 from lazyflow.store.values import IteratorItems, consumer_copy, references
