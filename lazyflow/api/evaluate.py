@@ -22,8 +22,9 @@ from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import Plan, explain_plan, make_plan
 from lazyflow.graph.task import HELD, Task, task_name, users_depth
+from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.base import Request, Scheduler
-from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
+from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
 from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.core.run import make_run

@@ -19,8 +19,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lazyflow import config
 from lazyflow.finalizers import LastCall, WeakValues
+from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core import task_resources
-from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.task_resources import asleep, here
 
 __all__ = ["Deadlock", "TaskLock", "WorkerState", "worker_state"]

@@ -22,9 +22,9 @@ from typing import Any, TextIO
 from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.api.progress_events import WatchedWork
 from lazyflow.graph.task import task_name
+from lazyflow.interrupts import Event
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun
-from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.lifecycle import ProgramObserver
 
 __all__ = ["ProgressBar"]

@@ -1,4 +1,4 @@
-"""Code shared by all schedulers: the protocol, runs, slots, events and futures.
+"""Code shared by all schedulers: the protocol, runs, slots and futures.
 
 The modules, in reading order:
 
@@ -12,9 +12,7 @@ The modules, in reading order:
     sampling.py        where its tasks spend their time
     coroutines.py      its tasks that are coroutines
     task_resources.py  the worker of a thread, and the resources that a task uses until it ends
-    event.py           events to sleep at, from which Ctrl-C always wakes threads
     future.py          a handle on a value that exists or will exist
     unfinished.py      submitted work, which is finished before the program ends
-    end_of_python.py   how a scheduler ends with the interpreter
     errors/            notes on exceptions, and their way to another process
 """

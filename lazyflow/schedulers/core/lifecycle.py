@@ -25,10 +25,10 @@ from lazyflow.finalizers import Gone, WeakTable, gone
 from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.interrupts import Event, is_users_interrupt
 from lazyflow.schedulers.core.base import AnyRun, Observer, Request, Worker
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
-from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt, keep_call
-from lazyflow.schedulers.core.event import Event
+from lazyflow.schedulers.core.errors.failures import dressed, keep_call
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
 from lazyflow.schedulers.core.sampling import RunningTask
 from lazyflow.schedulers.core.snapshots import Watches

@@ -34,9 +34,10 @@ from lazyflow.graph.items import check_length, itemized
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, Task, place_text, task_name
+from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.base import MakesRuns, Request, Worker, provides
 from lazyflow.schedulers.core.coroutines import finished
-from lazyflow.schedulers.core.errors.failures import forget_context, is_users_interrupt
+from lazyflow.schedulers.core.errors.failures import forget_context
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priorities import PriorityQueue

@@ -20,7 +20,7 @@ from typing import Any
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import Gone
 from lazyflow.graph.task import task_name
-from lazyflow.schedulers.core.event import Event
+from lazyflow.interrupts import Event
 from lazyflow.schedulers.processes.decisions import events, nodes
 from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
