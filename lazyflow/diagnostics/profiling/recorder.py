@@ -22,8 +22,8 @@ from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageR
 from lazyflow.diagnostics.profiling.samples import Samples
 from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.actors.calls import WatchedCall
-from lazyflow.schedulers.core.base import AnyRun
-from lazyflow.schedulers.core.lifecycle import ProgramObserver, listen
+from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.schedulers.core.lifecycle import listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
 from lazyflow.system import idle_seconds
 
@@ -119,7 +119,7 @@ class Looks:
 # -- the recorder -------------------------------------------------------------------------
 
 
-class Profile(ProgramObserver):
+class Profile(Observer):
     """A recording of a ``with`` block: see `profile`.
 
     Attributes

@@ -3,8 +3,8 @@
 The modules, in reading order:
 
     base.py            the protocol of schedulers, observers and requests, and its check
-    lifecycle.py       a run of any kind: how it begins, ends, fails and is cancelled, and the
-                       events for its observers
+    lifecycle.py       a run of any kind: how it begins, ends, fails and is cancelled, and
+                       what tells its observers
     run.py             a run whose tasks are called in this process, with copies, retries, checks
                        and slots
     priorities.py      the order of tasks and runs with priorities
