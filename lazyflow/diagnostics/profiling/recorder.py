@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.evaluate import observers
+from lazyflow.diagnostics.boxes import count
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.evidence import Evidence, memory_limit
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, refusal
@@ -159,8 +160,7 @@ class Profile(Observer):
     def __repr__(self) -> str:
         from lazyflow.diagnostics.profiling.summary import in_words
 
-        runs = len(self.runs)
-        return f"<Profile: {in_words(self.tasks)} of {runs:,} run{'s'[:runs != 1]}>"
+        return f"<Profile: {in_words(self.tasks)} of {count(len(self.runs), 'run')}>"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
