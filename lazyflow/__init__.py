@@ -8,7 +8,8 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #
 #   0  errors, config, services    words
 #      system                      what operating systems have and others lack
-#      finalizers, recent          what is done when an object has gone; tables that forget
+#      interrupts, finalizers      what Ctrl-C can't break; what is done when an object has gone
+#      recent                      tables that forget
 #   1  graph/                      what a task is, its inputs and its name; the plan
 #   2  store/                      how values are kept and handed over
 #   3  schedulers/                 what runs plans; core/base.py is the page to read first

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 from weakref import ref
 
+from lazyflow.interrupts import uninterrupted
 from lazyflow.system import at_fork
 
 _PATIENCE = 2.0  # seconds for the calls that are due when lazyflow is shut down
@@ -67,16 +68,10 @@ class LastCall:
 
     def __init__(self, call: Callable[..., Any], *args: Any) -> None:
         if _unstarted:
-            # A real Thread: what it calls asks for the current one, and Python never forgets the
-            # dummies that it makes for others.
-            thread = threading.Thread(target=_serve, name="lazyflow-last-calls", daemon=True)
             try:
-                _unstarted.pop()
-                _thread.start_new_thread(_launch, (thread,))  # start is Python: see threads.py
-            except IndexError:  # another thread did
-                pass
+                uninterrupted(_start)
             except RuntimeError:  # no more threads to be had: the next one tries again
-                _unstarted.append(None)
+                pass
         self.__del__: Callable[[], Any] = partial(_queue.put, partial(call, *args))
 
     def forget(self) -> None:
@@ -93,11 +88,19 @@ def wait_for_last_calls() -> None:
         done.acquire(timeout=_PATIENCE)
 
 
-def _launch(thread: threading.Thread) -> None:
+def _start() -> None:
+    # A real Thread: what it calls asks for the current one, and Python never forgets the dummies
+    # that it makes for others.
+    thread = threading.Thread(target=_serve, name="lazyflow-last-calls", daemon=True)
+    try:
+        _unstarted.pop()
+    except IndexError:  # another thread did
+        return
     try:
         thread.start()
     except RuntimeError:
         _unstarted.append(None)
+        raise
 
 
 def _serve() -> None:

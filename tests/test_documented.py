@@ -13,7 +13,6 @@ from lazyflow.api.actors import Actor, ActorClass
 from lazyflow.api.tracing import Trace
 from lazyflow.api.worker_states import WorkerState
 from lazyflow.schedulers.core.base import Observer
-from lazyflow.schedulers.core.lifecycle import ProgramObserver
 
 #: Names of types, which have no docstring of their own.
 ALIASES = type(Literal[0]), type(Callable[[], None])
@@ -33,7 +32,7 @@ def methods_of(cls):
         function = getattr(attribute, "fget", getattr(attribute, "__func__", attribute))
         written_here = str(getattr(function, "__module__", None)).startswith("lazyflow")
         refuses = getattr(function, "__name__", "").startswith("_")
-        is_hook = issubclass(cls, Observer) and hasattr(ProgramObserver, name)
+        is_hook = issubclass(cls, Observer) and hasattr(Observer, name)
         if written_here and not (name.startswith("_") or refuses or is_hook):
             yield f"{cls.__name__}.{name}", attribute
 

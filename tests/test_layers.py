@@ -22,6 +22,7 @@ LAYERS = [
     ("lazyflow.config", 0),
     ("lazyflow.services", 0),
     ("lazyflow.system", 0),
+    ("lazyflow.interrupts", 0),
     ("lazyflow.finalizers", 0),
     ("lazyflow.recent", 0),
     ("lazyflow.graph", 1),

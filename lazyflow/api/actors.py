@@ -32,6 +32,7 @@ from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.options import Options
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Place, Task
+from lazyflow.interrupts import Event
 from lazyflow.schedulers.actors.calls import (
     ActorCall,
     ActorHost,
@@ -47,7 +48,6 @@ from lazyflow.schedulers.actors.handles.exchange import exchange
 from lazyflow.schedulers.actors.handles.wire import Address
 from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.errors.failures import interrupted
-from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.core.unfinished import unfinished

@@ -23,8 +23,9 @@ from lazyflow.graph.kinds import ARRAY, COLLECTION, LAZY, kinds
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import Plan, explain_plan, make_plan
 from lazyflow.graph.task import HELD, Task, task_name, users_depth
-from lazyflow.schedulers.core.base import Request, Scheduler
-from lazyflow.schedulers.core.errors.failures import interrupted, is_users_interrupt
+from lazyflow.interrupts import is_users_interrupt
+from lazyflow.schedulers.core.base import Observer, Request, Scheduler
+from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
 from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
 from lazyflow.schedulers.core.run import make_run
@@ -328,7 +329,7 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
             outer.children.add(run)
             if outer.stop:  # it was given up before it could see this child
                 run.cancel(Cancelled("the task that started it was stopped"))
-        if not run.over:
+        if outer is None or not run.over:
             run.scheduler.start(run)
         if not run.scheduler.wait(run, timeout):
             assert timeout is not None
@@ -346,10 +347,9 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
     # name for the error, or for results that have it, here or in a caller would be a cycle.
     if run.error is None:
         try:
-            run.fetch()
+            return _told(run, results(run)), None
         except Exception as error:
             return None, error
-        return _told(run, results(run)), None
     try:
         return None, run.error
     finally:
@@ -358,17 +358,17 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
 
 def _told(run: Lifecycle, values: list[Any]) -> list[Any]:
     if run.observers.members:
-        run.observers.values_returned(run, values)
+        run.observers.tell(Observer.values_returned, run, values)
     return values
 
 
 def results(run: Lifecycle) -> list[Any]:
-    """Return the outputs of a finished run, each the caller's own."""
-    plan, values = run.plan, run.values
-    found = [values[i] for i in plan.outputs]
-    if run.failed:
+    """Return the outputs of a finished run, each the caller's own; raise if one can't be had."""
+    plan = run.plan
+    found, failed = run.fetch()
+    if failed:
         found = [
-            CollectedError(run.failed[i]) if i in run.failed else value
+            CollectedError(failed[i]) if i in failed else value
             for i, value in zip(plan.outputs, found, strict=True)
         ]
     is_own = len(found) == 1 and not plan.leaves and _is_own(found[0])
@@ -376,7 +376,6 @@ def results(run: Lifecycle) -> list[Any]:
         kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
         release = ResultHandover(kept)
         found = [release(value) for value in found]
-    run.forget_values()
     return found
 
 

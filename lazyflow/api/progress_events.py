@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from lazyflow.api.evaluate import always_observers, observers
+from lazyflow.schedulers.core.base import Observer
 from lazyflow.schedulers.core.lifecycle import RunObservers
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,12 +65,12 @@ def as_work(unit: str) -> Callable[[F], F]:
             name = type(args[0]).__name__ if is_method else function.__name__
             work = WatchedWork(name, unit, who)
             token = _current.set(work)
-            work.observers.work_started(work)
+            who.tell(Observer.work_started, work)
             try:
                 return function(*args, **kwargs)
             finally:
                 _current.reset(token)
-                work.observers.work_ended(work)
+                who.tell(Observer.work_ended, work)
 
         return call  # type: ignore[return-value]
 
@@ -81,4 +82,4 @@ def went_on(count: float, text: Callable[[], str] = str) -> None:
     work = _current.get()
     if work is not None:
         work.count, work.text = count, text()
-        work.observers.work_went_on(work)
+        work.observers.tell(Observer.work_went_on, work)

@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 
 from lazyflow import config
 from lazyflow.finalizers import LastCall, WeakValues
+from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core import task_resources
-from lazyflow.schedulers.core.errors.failures import is_users_interrupt
 from lazyflow.schedulers.core.task_resources import asleep, here
 
 # -- A lock that one task at a time may hold ----------------------------------------------

@@ -41,6 +41,7 @@ from lazyflow.array.passes.fusion import is_quick
 from lazyflow.array.passes.rewrites import optimize
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task, call_arguments
+from lazyflow.schedulers.core.base import Observer
 from lazyflow.store.memory import result_memory
 
 # -- expressions as tasks -----------------------------------------------------------------
@@ -73,7 +74,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     lowered = low.lower(bare)
     who = watching()
     if who is not None:
-        who.arrays_planned(list(_seen(low)))
+        who.tell(Observer.arrays_planned, list(_seen(low)))
     for node, (seen, axes), made, tasks in zip(
         wanted, turned, bare, lowered, strict=True
     ):
@@ -87,7 +88,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
 
 
 def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:
-    """Yield what observers hear of the nodes whose blocks are made: see `ProgramObserver`."""
+    """Yield what observers hear of the nodes whose blocks are made: see `Observer`."""
     for node, blocks in low.counts().items():
         if node.line is not None and None not in node.shape:
             known = [x.known_dtype for x in (node, *node.inputs)]

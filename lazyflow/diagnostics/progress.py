@@ -22,10 +22,9 @@ from typing import Any, TextIO
 from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.api.progress_events import WatchedWork
 from lazyflow.graph.task import task_name
+from lazyflow.interrupts import Event
 from lazyflow.schedulers.actors.calls import WatchedCall
-from lazyflow.schedulers.core.base import AnyRun
-from lazyflow.schedulers.core.event import Event
-from lazyflow.schedulers.core.lifecycle import ProgramObserver
+from lazyflow.schedulers.core.base import AnyRun, Observer
 
 __all__ = ["ProgressBar"]
 
@@ -125,7 +124,7 @@ class _Drawing:
             self._closed.set()
 
 
-class ProgressBar(ProgramObserver):
+class ProgressBar(Observer):
     """Shows the progress of runs in a ``with`` block: tasks, rate, time left, running functions.
 
     Overlapping runs (a `compute` inside a task) share one bar, whose total grows. The fit of an

@@ -21,7 +21,7 @@ from lazyflow import config
 from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.graph.items import check_length, itemized
 from lazyflow.graph.task import call_arguments
-from lazyflow.schedulers.core.base import Worker
+from lazyflow.schedulers.core.base import Observer, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.schedulers.core.run import Run, Slots, SlotWorker
@@ -284,7 +284,7 @@ class ExecutorScheduler(_Base):
             run.attached.give()
             run.deliver(i, None)
             return
-        run.observers.task_started(run, i)
+        run.observers.tell(Observer.task_started, run, i)
         there = Worker(self.name)  # of the worker only the task is known
         there.run, there.task = run, i
         run.inside.add(there)
@@ -328,7 +328,7 @@ class ExecutorScheduler(_Base):
             else:
                 run.inside.discard(there)
                 run.attached.give()
-                run.observers.task_ended(run, i)
+                run.observers.tell(Observer.task_ended, run, i)
                 run.deliver(i, value)
             self._pump(run.attached)
         except BaseException as bug:  # executors swallow what callbacks raise
@@ -347,7 +347,7 @@ class ExecutorScheduler(_Base):
         run.inside.discard(there)
         run.attached.give()
         error = dressed(error, run.plan.tasks[i], given)
-        run.observers.task_failed(run, i, error)
+        run.observers.tell(Observer.task_failed, run, i, error)
         run.refuse(i, error)
 
 

@@ -26,7 +26,6 @@ thread not around loops: to Python 3.13 jumps back are outside, and Ctrl-C would
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import operator
 import threading
@@ -41,9 +40,8 @@ from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import wait_for_last_calls
 from lazyflow.graph.plan import Plan
+from lazyflow.interrupts import EXIT_GRACE, Event, end_with_python, uninterrupted
 from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, ShutsDown
-from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
-from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.lifecycle import doing
 from lazyflow.schedulers.core.priorities import FairQueue, next_rank
 from lazyflow.schedulers.core.run import Run, Slots, SlotWorker
@@ -232,22 +230,11 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         me.thread = threading.Thread(target=self._serve, args=(me,), name=me.name, daemon=True)
         self._threads.add(me)
         try:
-            if threading.current_thread() is threading.main_thread():
-                # Thread.start is Python: a Ctrl-C in it can leave the new thread waiting for
-                # ever in its first lines. So another thread, in C, makes the call.
-                _thread.start_new_thread(self._launch, (me,))
-            else:
-                me.thread.start()
+            uninterrupted(me.thread.start)
         except RuntimeError:  # no more threads to be had, or the interpreter is ending
             self._threads.discard(me)
             return False
         return True
-
-    def _launch(self, me: _Thread) -> None:
-        try:
-            me.thread.start()
-        except RuntimeError:  # no more are to be had, or Python is ending: this one is there
-            self._serve(me)
 
     def _ask_to_leave(self, run: Run) -> bool:
         """Have threads leave less urgent runs after their tasks; tells whether one was asked."""

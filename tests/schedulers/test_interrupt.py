@@ -381,7 +381,7 @@ def test_what_others_hold_survives_who_waits_for_it(scheduler: str) -> None:
         p, = persist(delayed(held)())
         f = lazyflow.submit(held)
         there.wait(30)
-        from lazyflow.schedulers.core import event as gate
+        from lazyflow import interrupts as gate
         sleep = gate._Bell.sleep
         told = set()
         def telling(bell, timeout):

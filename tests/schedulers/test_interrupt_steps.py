@@ -23,7 +23,7 @@ from waiting import until
 
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
-from lazyflow.schedulers.core.event import _Bell
+from lazyflow.interrupts import _Bell
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.testing.signals import Gate
 

@@ -27,8 +27,7 @@ from lazyflow.diagnostics.profiling.texts import shown
 from lazyflow.diagnostics.profiling.usage import UsageMeter, processes_of
 from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers.actors.calls import WatchedCall
-from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
-from lazyflow.schedulers.core.lifecycle import ProgramObserver
+from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
 from lazyflow.system import idle_seconds, process_usage
 
 __all__ = ["AdviceWindow", "Monitor"]
@@ -142,7 +141,7 @@ class _OpenRun(NamedTuple):
     to_come: Counter[int]
 
 
-class Monitor(ProgramObserver):
+class Monitor(Observer):
     """Collects what runs.
 
     Parameters

@@ -11,7 +11,7 @@ The modules, in reading order:
     usage         memory and CPU use over time
     recorder      `profile`: the observer that records, and the thread that samples
     summary       a table by function
-    page          HTML pages by Bokeh
+    page          figures and HTML pages by Bokeh
     timeline      the timeline, as such a page
     flame         the hottest lines, as a table and as such a page
     chrome_trace  a file for Perfetto

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 from lazyflow.diagnostics.boxes import count
-from lazyflow.diagnostics.profiling.page import importing, write_page
+from lazyflow.diagnostics.profiling.page import laned_figure, legend_below, write_page
 from lazyflow.diagnostics.profiling.records import RunRecord
 from lazyflow.diagnostics.profiling.samples import (
     PACKAGE,
@@ -22,7 +21,7 @@ from lazyflow.diagnostics.profiling.samples import (
     owner,
     place_of,
 )
-from lazyflow.diagnostics.profiling.texts import percent, seconds
+from lazyflow.diagnostics.profiling.texts import percent, seconds, table_html, table_text
 
 __all__ = ["Flame"]
 
@@ -31,7 +30,6 @@ __all__ = ["Flame"]
 
 _MOST = 10_000  # boxes that a browser moves without waiting
 _ROW = 22  # px
-_TALLEST = 900  # px
 _TASKS = "tasks"
 _COLORS = {_TASKS: "#7799cc", PROGRAM: "#ee9944", PACKAGE: "#ddcc77", PYTHON: "#cccccc"}
 _TOOLTIPS = [
@@ -80,23 +78,16 @@ class FlameBox(NamedTuple):
 
 def flame_figure(root: CallNode) -> Any:
     """Return a Bokeh figure of a tree of calls."""
-    with importing("flame"):
-        from bokeh.models import ColumnDataSource, Range1d
-        from bokeh.plotting import figure
     boxes = list(_boxes(root))
     rows = 1 + max((box.depth for box in boxes), default=0)
+    plot = laned_figure("flame", rows, 120 + _ROW * rows, root.seconds or 1.0, "seconds in tasks")
+    from bokeh.models import ColumnDataSource
+
     columns: dict[str, Any] = {
         field: [getattr(box, field) for box in boxes] for field in FlameBox._fields
     }
     source = ColumnDataSource(columns)
-    plot = figure(
-        height=min(_TALLEST, 120 + _ROW * rows), sizing_mode="stretch_width",
-        x_range=Range1d(start=0.0, end=root.seconds or 1.0, bounds="auto"),
-        x_axis_label="seconds in tasks", y_range=Range1d(start=rows - 0.5, end=-0.5),
-        toolbar_location="above", active_scroll="xwheel_zoom",
-        tools="xpan,xwheel_zoom,xbox_zoom,reset,save",
-    )
-    plot.toolbar.logo = None
+    plot.x_range.bounds = "auto"
     plot.grid.visible = plot.yaxis.visible = False
     plot.hbar(
         y="depth", left="left", right="right", height=0.92, fill_color="color",
@@ -106,9 +97,7 @@ def flame_figure(root: CallNode) -> Any:
         x="start", y="depth", text="label", source=source, x_offset=4, text_font_size="12px",
         text_baseline="middle", nonselection_alpha=1.0,
     )
-    plot.add_layout(plot.legend[0], "below")
-    plot.legend.orientation = "horizontal"
-    plot.legend.border_line_color = None
+    legend_below(plot)
     _react(plot, source)
     return plot
 
@@ -159,6 +148,7 @@ def _box(depth: int, left: float, node: CallNode, whole: float) -> FlameBox:
 
 _LISTED = 20  # lines in the table
 _HEADS = ("line", "function", "share", "time", "samples", "code")
+_WORDS = ("line", "function", "code")  # columns that have no numbers
 _SEEN = {"sync", "threads", "processes", "distributed", "ray"}
 _SEEN_ACTORS = {"sync", "threads"}
 
@@ -226,27 +216,10 @@ class Flame:
         return text
 
     def __repr__(self) -> str:
-        lines = self._lines()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = [
-            "  ".join(
-                text.ljust(width) if head in ("line", "function", "code") else text.rjust(width)
-                for head, text, width in zip(_HEADS, line, widths, strict=True)
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([self.headline, *table])
+        return table_text(self.headline, self._lines(), _WORDS)
 
     def _repr_html_(self) -> str:
-        def row(texts: Sequence[str], tag: str) -> str:
-            cells = (
-                f'<{tag} style="text-align: left; padding: 2px 8px">{escape(text)}</{tag}>'
-                for text in texts
-            )
-            return f"<tr>{''.join(cells)}</tr>"
-
-        body = "".join(row(texts, "td" if at else "th") for at, texts in enumerate(self._lines()))
-        return f"<p>{escape(self.headline)}</p><table>{body}</table>"
+        return table_html(self.headline, self._lines(), _WORDS)
 
     def _lines(self) -> list[tuple[str, ...]]:
         """Return the heads and the texts of the hottest lines."""

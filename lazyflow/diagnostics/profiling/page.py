@@ -1,10 +1,8 @@
-"""HTML pages with a Bokeh figure, which load nothing from elsewhere."""
+"""Bokeh figures with lanes, and HTML pages with them, which load nothing from elsewhere."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +26,35 @@ _PAGE = """
 """
 
 
-@contextmanager
-def importing(what: str) -> Iterator[None]:
-    """Return a block that imports Bokeh; where there is none, the error says what to type."""
+_TALLEST = 900  # px
+
+
+def laned_figure(what: str, rows: int, height: int, end: float, label: str) -> Any:
+    """Return a figure of so many lanes, the first at the top, over `end` seconds."""
     try:
-        yield
+        from bokeh.models import Range1d
+        from bokeh.plotting import figure
     except ImportError:
         raise ImportError(
             f"{what} draws with Bokeh, which is not installed. Type: pip install "
             '"lazyflow[diagnostics]"'
         ) from None
+    plot = figure(
+        height=min(_TALLEST, height), sizing_mode="stretch_width",
+        x_range=Range1d(start=0.0, end=end), x_axis_label=label,
+        y_range=Range1d(start=rows - 0.5, end=-0.5),
+        toolbar_location="above", active_scroll="xwheel_zoom",
+        tools="xpan,xwheel_zoom,xbox_zoom,reset,save",
+    )
+    plot.toolbar.logo = None
+    return plot
+
+
+def legend_below(plot: Any) -> None:
+    """Move the legend of a figure below it."""
+    plot.add_layout(plot.legend[0], "below")
+    plot.legend.orientation = "horizontal"
+    plot.legend.border_line_color = None
 
 
 def write_page(path: str | os.PathLike[str], figure: Any, title: str, below: str) -> None:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.evaluate import observers
+from lazyflow.diagnostics.boxes import count
 from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.evidence import Evidence, memory_limit
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, refusal
@@ -22,8 +23,8 @@ from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageR
 from lazyflow.diagnostics.profiling.samples import Samples
 from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.actors.calls import WatchedCall
-from lazyflow.schedulers.core.base import AnyRun
-from lazyflow.schedulers.core.lifecycle import ProgramObserver, listen
+from lazyflow.schedulers.core.base import AnyRun, Observer
+from lazyflow.schedulers.core.lifecycle import listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
 from lazyflow.system import idle_seconds
 
@@ -119,7 +120,7 @@ class Looks:
 # -- the recorder -------------------------------------------------------------------------
 
 
-class Profile(ProgramObserver):
+class Profile(Observer):
     """A recording of a ``with`` block: see `profile`.
 
     Attributes
@@ -159,8 +160,7 @@ class Profile(ProgramObserver):
     def __repr__(self) -> str:
         from lazyflow.diagnostics.profiling.summary import in_words
 
-        runs = len(self.runs)
-        return f"<Profile: {in_words(self.tasks)} of {runs:,} run{'s'[:runs != 1]}>"
+        return f"<Profile: {in_words(self.tasks)} of {count(len(self.runs), 'run')}>"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import NamedTuple
 
 from lazyflow.diagnostics.boxes import count
@@ -16,7 +15,7 @@ from lazyflow.diagnostics.profiling.records import (
     total,
     union,
 )
-from lazyflow.diagnostics.profiling.texts import percent, seconds
+from lazyflow.diagnostics.profiling.texts import percent, seconds, table_html, table_text
 from lazyflow.store.sizes import format_bytes
 
 __all__ = ["FunctionRow", "Summary"]
@@ -93,16 +92,7 @@ class Summary:
         self.headline = _headline(tasks, runs, time, len(rows))
 
     def __repr__(self) -> str:
-        lines = self._lines()
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = [
-            "  ".join(
-                text.rjust(width) if at else text.ljust(width)
-                for at, (text, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([self.headline, *table])
+        return table_text(self.headline, self._lines(), _HEADS[:1])
 
     def _lines(self) -> list[tuple[str, ...]]:
         """Return the heads and the texts of the rows, without columns of which nothing is known."""
@@ -111,17 +101,7 @@ class Summary:
         return list(zip(*columns, strict=True))
 
     def _repr_html_(self) -> str:
-        style = "text-align: {}; padding: 2px 8px"
-
-        def line(texts: Sequence[str], tag: str) -> str:
-            cells = (
-                f'<{tag} style="{style.format("right" if at else "left")}">{escape(text)}</{tag}>'
-                for at, text in enumerate(texts)
-            )
-            return f"<tr>{''.join(cells)}</tr>"
-
-        body = "".join(line(texts, "td" if at else "th") for at, texts in enumerate(self._lines()))
-        return f"<p>{escape(self.headline)}</p><table>{body}</table>"
+        return table_html(self.headline, self._lines(), _HEADS[:1])
 
 
 def short_names(tasks: Iterable[TaskRecord]) -> dict[str, str]:

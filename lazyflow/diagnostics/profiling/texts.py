@@ -1,6 +1,10 @@
-"""Names, times and shares as short text, without characters that would do anything."""
+"""Names, times and shares as short text, without characters that would do anything; tables of them.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from html import escape
 
 _LONGEST = 80  # characters of a name
 _LONGEST_PLACE = 120
@@ -57,3 +61,46 @@ def percent(share: float | None) -> str:
     ('25%', '')
     """
     return "" if share is None else f"{100 * share:.0f}%"
+
+
+def table_text(
+    headline: str, lines: Sequence[tuple[str, ...]], left: Container[str]
+) -> str:
+    """Return a headline and a table as text.
+
+    Parameters
+    ----------
+    lines
+        The heads of the columns, then the texts of each row; empty without rows.
+    left
+        Heads of columns whose texts begin at the left; those of others end at the right.
+
+    >>> print(table_text("2 tasks", [("name", "calls"), ("load", "12")], ["name"]))
+    2 tasks
+    name  calls
+    load     12
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = [
+        "  ".join(
+            text.ljust(width) if head in left else text.rjust(width)
+            for head, text, width in zip(lines[0], line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join([headline, *table])
+
+
+def table_html(headline: str, lines: Sequence[tuple[str, ...]], left: Container[str]) -> str:
+    """Return the same as HTML."""
+
+    def row(texts: tuple[str, ...], tag: str) -> str:
+        cells = (
+            f'<{tag} style="text-align: {"left" if head in left else "right"}; padding: 2px 8px">'
+            f"{escape(text)}</{tag}>"
+            for head, text in zip(lines[0], texts, strict=True)
+        )
+        return f"<tr>{''.join(cells)}</tr>"
+
+    body = "".join(row(texts, "td" if at else "th") for at, texts in enumerate(lines))
+    return f"<p>{escape(headline)}</p><table>{body}</table>"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lazyflow.diagnostics.boxes import count
-from lazyflow.diagnostics.profiling.page import importing, write_page
+from lazyflow.diagnostics.profiling.page import laned_figure, legend_below, write_page
 from lazyflow.diagnostics.profiling.records import (
     RunRecord,
     TaskRecord,
@@ -205,7 +205,6 @@ def _share(value: float, most: float) -> float:
 
 
 _LANE_HEIGHT = 26  # px
-_TALLEST = 900  # px
 
 _TOOLTIPS = [
     ("what", "@what"), ("function", "@function"), ("time", "@time"), ("CPU", "@cpu"),
@@ -238,22 +237,14 @@ def _figure(
     time: float,
     usage: Sequence[UsageRecord],
 ) -> Any:
-    with importing("timeline"):
-        from bokeh.models import HoverTool, PlainText, Range1d
-        from bokeh.plotting import figure
-    lanes, groups = bars_of(tasks, runs, time)
-    names, used = usage_bars(usage, len(lanes))
-    rows = len(lanes) + HEIGHT * len(names)
-    plot = figure(
-        height=min(_TALLEST, 140 + _LANE_HEIGHT * rows), sizing_mode="stretch_width",
-        x_range=Range1d(start=0.0, end=time), x_axis_label="seconds",
-        y_range=Range1d(start=rows - 0.5, end=-0.5),
-        toolbar_location="above", active_scroll="xwheel_zoom",
-        tools="xpan,xwheel_zoom,xbox_zoom,reset,save",
-    )
-    plot.toolbar.logo = None
+    workers, groups = bars_of(tasks, runs, time)
+    names, used = usage_bars(usage, len(workers))
+    rows = len(workers) + HEIGHT * len(names)
+    plot = laned_figure("timeline", rows, 140 + _LANE_HEIGHT * rows, time, "seconds")
+    from bokeh.models import HoverTool, PlainText
+
     plot.ygrid.visible = False
-    labels = dict(enumerate(lanes)) | names
+    labels = dict(enumerate(workers)) | names
     plot.yaxis.ticker = list(labels)
     # Plain: a name between dollar signs would be set as a formula.
     plot.yaxis.major_label_overrides = {at: PlainText(text=name) for at, name in labels.items()}
@@ -268,13 +259,11 @@ def _figure(
         ))
     plot.add_tools(HoverTool(tooltips=_TOOLTIPS, renderers=drawn))
     _add_usage(plot, used)
-    plot.add_layout(plot.legend[0], "below")
+    legend_below(plot)
     plot.legend.items.reverse()
     plot.legend.location = "bottom_left"
-    plot.legend.orientation = "horizontal"
     plot.legend.ncols = 8
     plot.legend.click_policy = "hide"
-    plot.legend.border_line_color = None
     return plot
 
 

@@ -21,7 +21,7 @@ from weakref import ref
 from lazyflow.errors import CycleError
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
-from lazyflow.schedulers.core.base import Request
+from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import plan_of_lazy
 from lazyflow.schedulers.core.run import make_run
@@ -201,7 +201,7 @@ class WatchedCall:
         self._before: float | None = None
         self._observers = observers
         self._open = [None]  # whoever pops it tells of the end
-        observers.call_made(self)
+        observers.tell(Observer.call_made, self)
 
     @property
     def is_running(self) -> bool:
@@ -234,7 +234,7 @@ class WatchedCall:
             if self._before is not None and self.thread == get_ident():
                 self.cpu = thread_time() - self._before
         self.thread, self.failed = 0, failed
-        self._observers.call_ended(self)
+        self._observers.tell(Observer.call_ended, self)
 
 
 class CallTimer:

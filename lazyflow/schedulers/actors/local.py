@@ -15,6 +15,7 @@ from lazyflow.finalizers import WeakTable
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import call_arguments
+from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.actors.call_executors import LoopExecutor, ThreadsExecutor, run_here
 from lazyflow.schedulers.actors.calls import (
     ActorCall,
@@ -24,7 +25,7 @@ from lazyflow.schedulers.actors.calls import (
     waiting_actor,
 )
 from lazyflow.schedulers.actors.ports import shut_down
-from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt
+from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture, when_all_done
 from lazyflow.schedulers.core.lifecycle import scheduler_here
 from lazyflow.schedulers.core.task_resources import here

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
-from lazyflow.schedulers.core.errors.failures import is_users_interrupt
+from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.schedulers.remote.calls import unreadable_result
 from lazyflow.store.memory.copying import copy_of

@@ -21,7 +21,7 @@ from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue, Submission
 from lazyflow.schedulers.cluster.packing import Packer, RunValues, Unsendable, unsendable_tasks
 from lazyflow.schedulers.cluster.results import EngineResult, Put, died_alone, gone, lost_for_good
 from lazyflow.schedulers.cluster.work import GroupReport, tell_observers
-from lazyflow.schedulers.core.base import Request
+from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.future import TaskFuture, when_all_done
 from lazyflow.schedulers.remote import environment
@@ -304,7 +304,7 @@ class EngineRun(OffloadedRun):
         """Fail a task that no worker has run."""
         self.queue.todo.discard(i)
         self.errors[i] = error
-        self.observers.task_failed(self, i, error)
+        self.observers.tell(Observer.task_failed, self, i, error)
         self.note_failure(i, error)
         if not self.over:
             self.arrived(i, None)

@@ -45,12 +45,8 @@ __all__ = ["GroupRun", "Inside", "Work"]
 #
 # What happens to the tasks of a group: noted by its worker, told to the caller's observers.
 #
-# An event is (STARTED, ENDED or FAILED, number of the task), or if tasks are timed (RAN, number,
-# worker, start, end, seconds of CPU time), with times by `time.time`, (COMPILED, number, seconds)
-# and (SAMPLED, number, stack, looks, seconds).
-
-
-STARTED, ENDED, FAILED, RAN, COMPILED, SAMPLED = range(6)
+# An event is a method of `Observer`, the number of the task, and what else the method gets; but a
+# failure comes without its error, which the report has, and times are by `time.time`.
 
 
 class GroupLog(Observer):
@@ -75,21 +71,21 @@ class GroupLog(Observer):
         if run is self.run:
             self.current = i
             if self.events is not None:
-                self.events.append((STARTED, i))
+                self.events.append((Observer.task_started, i))
             self._since = perf_counter()
 
     def task_ended(self, run: Any, i: int) -> None:
         if run is self.run:
             seconds = perf_counter() - self._since
             if self.events is not None:
-                self.events.append((ENDED, i))
+                self.events.append((Observer.task_ended, i))
             digest = self.functions[i]
             calls, before = self.times.get(digest, (0, 0.0))
             self.times[digest] = calls + 1, before + seconds
 
     def task_failed(self, run: Any, i: int, error: BaseException) -> None:
         if run is self.run and self.events is not None:
-            self.events.append((FAILED, i))
+            self.events.append((Observer.task_failed, i))
 
 
 class TimedGroupLog(GroupLog):
@@ -115,11 +111,12 @@ class TimedGroupLog(GroupLog):
 
     def task_compiled(self, run: Any, i: int, seconds: float) -> None:
         if run is self.run and self.events is not None:
-            self.events.append((COMPILED, i, seconds))
+            self.events.append((Observer.task_compiled, i, seconds))
 
     def close(self) -> None:
         if self.events is not None:
-            self.events += [(SAMPLED, *at, *seen) for at, seen in self._notes.items()]
+            noted = self._notes.items()
+            self.events += [(Observer.task_sampled, *at, *seen) for at, seen in noted]
 
     def task_ran(
         self, run: Any, i: int, worker: str, start: float, end: float, cpu: float | None,
@@ -128,27 +125,22 @@ class TimedGroupLog(GroupLog):
         if run is self.run and self.events is not None:
             ahead = time() - perf_counter()  # clocks of other machines know no other's
             name = f"{gethostname()} process {os.getpid()}"
-            self.events.append((RAN, i, name, start + ahead, end + ahead, cpu))
+            times = start + ahead, end + ahead, cpu
+            self.events.append((Observer.task_ran, i, name, *times))
 
 
 def tell_observers(run: Any, events: Iterable[tuple[Any, ...]], sizes: Mapping[int, int]) -> None:
     """Tell the observers of a run what a worker reports; `sizes` are those of large results."""
     ahead = time() - perf_counter()
-    for what, i, *when in events:
-        if what == RAN:
-            worker, start, end, cpu = when
-            size = sizes.get(i)
-            run.observers.task_ran(run, i, worker, start - ahead, end - ahead, cpu, size)
-        elif what == COMPILED:
-            run.observers.task_compiled(run, i, *when)
-        elif what == SAMPLED:
-            run.observers.task_sampled(run, i, *when)
-        elif what == STARTED:
-            run.observers.task_started(run, i)
-        elif what == ENDED:
-            run.observers.task_ended(run, i)
-        elif i in run.errors:
-            run.observers.task_failed(run, i, run.errors[i])
+    for event, i, *details in events:
+        if event is Observer.task_ran:
+            worker, start, end, cpu = details
+            details = [worker, start - ahead, end - ahead, cpu, sizes.get(i)]
+        elif event is Observer.task_failed:
+            if i not in run.errors:
+                continue
+            details = [run.errors[i]]
+        run.observers.tell(event, run, i, *details)
 
 
 _FUNCTIONS = 1000  # that a worker caches

@@ -1,10 +1,10 @@
-"""Code shared by all schedulers: the protocol, runs, slots, events and futures.
+"""Code shared by all schedulers: the protocol, runs, slots and futures.
 
 The modules, in reading order:
 
     base.py            the protocol of schedulers, observers and requests, and its check
-    lifecycle.py       a run of any kind: how it begins, ends, fails and is cancelled, and the
-                       events for its observers
+    lifecycle.py       a run of any kind: how it begins, ends, fails and is cancelled, and
+                       what tells its observers
     run.py             a run whose tasks are called in this process, with copies, retries, checks
                        and slots
     priorities.py      the order of tasks and runs with priorities
@@ -12,9 +12,7 @@ The modules, in reading order:
     sampling.py        where its tasks spend their time
     coroutines.py      its tasks that are coroutines
     task_resources.py  the worker of a thread, and the resources that a task uses until it ends
-    event.py           events to sleep at, from which Ctrl-C always wakes threads
     future.py          a handle on a value that exists or will exist
     unfinished.py      submitted work, which is finished before the program ends
-    end_of_python.py   how a scheduler ends with the interpreter
     errors/            notes on exceptions, and their way to another process
 """

@@ -163,6 +163,38 @@ class Observer:
     def run_ended(self, run: AnyRun) -> None:
         """Hear that the run is over: done, failed or cancelled."""
 
+    # -- of what belongs to no run, or to several: told in the thread that the program computes in,
+    #    unless they say otherwise ----------------------------------------------------------------
+
+    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
+        """Hear of the arrays that the next run of this thread makes.
+
+        Each is a tuple: code and offset of the user's line; what made it; the number of its blocks
+        that are computed; bytes of the largest, about.
+        """
+
+    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
+        """Hear what the caller of `compute` gets of a run, after its end, by outputs."""
+
+    def call_made(self, call: Any) -> None:
+        """Hear that a method of an actor is called, or its constructor: see `WatchedCall`."""
+
+    def call_ended(self, call: Any) -> None:
+        """Hear that such a call is over, in whichever thread has its outcome."""
+
+    def work_started(self, work: Any) -> None:
+        """Hear that several runs of this thread begin that are one piece of work, as a fit.
+
+        `work` has a name and a unit, how many of these are done as count, and a text; see
+        `lazyflow.api.progress_events`.
+        """
+
+    def work_went_on(self, work: Any) -> None:
+        """Hear that count and text of a piece of work have changed."""
+
+    def work_ended(self, work: Any) -> None:
+        """Hear that a piece of work is over."""
+
 
 class Worker:
     """A thread that is inside `Run.work`, seen from outside.

@@ -13,9 +13,9 @@ from typing import Any
 
 from lazyflow.errors import Cancelled, TaskTimeout
 from lazyflow.finalizers import LastCall, WeakValues
+from lazyflow.interrupts import Event
 from lazyflow.schedulers.core.base import EndsTasks, provides
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
-from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.task_resources import asleep, here
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"

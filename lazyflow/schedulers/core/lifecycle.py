@@ -1,11 +1,13 @@
 """The part of a run that is the same wherever its tasks run: it begins once and ends once.
 
-Its observers, and how they are told, stand first.
-
 A run ends when its last result is there, when a task fails, when it is cancelled, or when no
 result is wanted any more. The thread that pops `_closing` ends it, so it ends once. How tasks
 run is for subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/) and
 `EngineRun` (cluster/) for others.
+
+Its observers stand first. An event is a method of `Observer` (base.py) and what that is called
+with; `RunObservers.tell` tells every event of runs, tasks, actors and pieces of work, also of those
+that other processes reported.
 """
 
 from __future__ import annotations
@@ -18,59 +20,25 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from threading import get_ident
 from time import perf_counter, thread_time
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import Gone, WeakTable, gone
 from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.plan import Plan, make_plan
 from lazyflow.graph.task import Task, place_text, task_name
+from lazyflow.interrupts import Event, is_users_interrupt
 from lazyflow.schedulers.core.base import AnyRun, Observer, Request, Worker
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
-from lazyflow.schedulers.core.errors.failures import dressed, is_users_interrupt, keep_call
-from lazyflow.schedulers.core.event import Event
+from lazyflow.schedulers.core.errors.failures import dressed, keep_call
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
 from lazyflow.schedulers.core.sampling import RunningTask
 from lazyflow.schedulers.core.snapshots import Watches
 from lazyflow.schedulers.core.task_resources import asleep, here
 
-# -- `ProgramObserver`: hears also what belongs to no run, or to several ------------------
+P = ParamSpec("P")
 
-
-class ProgramObserver(Observer):
-    """Watches, beside runs, what the program around them does.
-
-    Its methods are called in the thread that the program computes in, unless they say otherwise.
-    """
-
-    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
-        """Hear of the arrays that the next run of this thread makes.
-
-        Each is a tuple: code and offset of the user's line; what made it; the number of its blocks
-        that are computed; bytes of the largest, about.
-        """
-
-    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
-        """Hear what the caller of `compute` gets of a run, after its end, by outputs."""
-
-    def call_made(self, call: Any) -> None:
-        """Hear that a method of an actor is called, or its constructor: see `WatchedCall`."""
-
-    def call_ended(self, call: Any) -> None:
-        """Hear that such a call is over, in whichever thread has its outcome."""
-
-    def work_started(self, work: Any) -> None:
-        """Hear that several runs of this thread begin that are one piece of work, as a fit.
-
-        `work` has a name and a unit, how many of these are done as count, and a text; see
-        `lazyflow.api.progress_events`.
-        """
-
-    def work_went_on(self, work: Any) -> None:
-        """Hear that count and text of a piece of work have changed."""
-
-    def work_ended(self, work: Any) -> None:
-        """Hear that a piece of work is over."""
+_Hearing: TypeAlias = tuple[Any, Callable[..., object]]  # an observer, and what an event calls
 
 
 # -- how long the tasks of a run took, where threads of this process call them ------------
@@ -129,7 +97,7 @@ class WorkerTimer:
         if keep is not None:
             keep((i, self._name, start, end, cpu, None))
         else:
-            self._observers.task_ran(run, i, self._name, start, end, cpu, None)
+            self._observers.tell(Observer.task_ran, run, i, self._name, start, end, cpu, None)
 
 
 class TaskTimer(Observer):
@@ -157,6 +125,9 @@ class TaskTimer(Observer):
             for i, start in tuple(timer.running):
                 yield RunningTask(timer.thread, (run, i), start)
 
+    def _ran(self, run: AnyRun, i: int, name: str, start: float, end: float) -> None:
+        self._observers.tell(Observer.task_ran, run, i, name, start, end, None, None)
+
     def task_started(self, run: AnyRun, i: int) -> None:
         timer = self._here(run)
         if timer is not None:
@@ -172,7 +143,7 @@ class TaskTimer(Observer):
         end = perf_counter()
         start = self._elsewhere.pop(i, None)
         if start is not None:  # else the run was over before
-            self._observers.task_ran(run, i, str(run.scheduler.name), start, end, None, None)
+            self._ran(run, i, str(run.scheduler.name), start, end)
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         self.task_ended(run, i)
@@ -184,13 +155,13 @@ class TaskTimer(Observer):
                 i, start = timer.running.pop()
             except IndexError:
                 continue
-            self._observers.task_ran(run, i, worker.name, start, now, None, None)
+            self._ran(run, i, worker.name, start, now)
         while self._elsewhere:
             try:
                 i, start = self._elsewhere.popitem()
             except KeyError:  # another thread had the last one
                 return
-            self._observers.task_ran(run, i, str(run.scheduler.name), start, now, None, None)
+            self._ran(run, i, str(run.scheduler.name), start, now)
 
 
 #: Observers that raised: logged then, ignored since. By identity, as an observer may not be
@@ -199,22 +170,35 @@ _broken: WeakTable[Any, list[None]] = WeakTable()
 #: Those that have no weak references, by id: they are held so that their ids are not reused.
 _broken_for_good: dict[int, tuple[Any, list[None]]] = {}
 
-_nowhere = deque[Any](maxlen=0).append  # times that come before somebody keeps them
-
 
 # -- observers of a run -------------------------------------------------------------------
 
 
+class _Keeper:
+    """Adds the times of tasks to the list of an observer that keeps them."""
+
+    __slots__ = ("append",)
+
+    def __init__(self, append: Callable[[tuple[Any, ...]], object]) -> None:
+        self.append = append
+
+    def __call__(self, run: AnyRun, *span: Any) -> None:
+        self.append(span)
+
+
+_nowhere = _Keeper(bool)  # of times that come before somebody keeps them
+
+
 class RunObservers:
-    """The observers of one run.
+    """The observers of one run, or of what several runs are.
 
     A run without observers looks at one empty list per task. `on_start`, `on_end` and `on_ran`
-    have only the observers that override the method, each with that method; in `on_ran` stands
-    also whether it takes the event as one tuple, see `keep_times`. The lists are changed in place
-    and never replaced, since running loops hold them.
+    have only the observers that override the method, each with that method, or with what keeps
+    times: see `keep_times`. The lists are changed in place and never replaced, since running loops
+    hold them.
     """
 
-    __slots__ = ("members", "on_end", "on_ran", "on_start", "timer")
+    __slots__ = ("_often", "members", "on_end", "on_ran", "on_start", "timer")
 
     def __init__(self, observers: Iterable[Any] = ()) -> None:
         self.members = [
@@ -222,11 +206,44 @@ class RunObservers:
         ]
         self.on_start = _overriding(self.members, "task_started")
         self.on_end = _overriding(self.members, "task_ended")
-        self.on_ran: list[tuple[Any, Callable[..., object], bool]] = [
-            *((*pair, False) for pair in _overriding(self.members, "task_ran")),
-            *((o, _nowhere, True) for o in self.members if getattr(o, "keeps_times", False)),
-        ]
+        self.on_ran = _overriding(self.members, "task_ran")
+        self.on_ran += [(o, _nowhere) for o in self.members if getattr(o, "keeps_times", False)]
+        self._often = {
+            "task_started": self.on_start, "task_ended": self.on_end, "task_ran": self.on_ran,
+        }
         self.timer: TaskTimer | None = None
+
+    def tell(
+        self, event: Callable[Concatenate[Any, P], object], *details: P.args, **_: P.kwargs
+    ) -> None:
+        """Call a method of `Observer`, which is the event, of all observers that override it."""
+        name = event.__name__
+        hearing = self._often.get(name)
+        for observer, method in tuple(
+            _overriding(self.members, name) if hearing is None else hearing
+        ):
+            try:
+                method(*details)
+            except BaseException as error:  # SystemExit too: it would end the thread
+                self._drop(observer, name, error)
+
+    # Of starts and ends the loop of a run tells by these, as of `WorkerTimer`: twice as quick.
+
+    def task_started(self, run: AnyRun, i: int) -> None:
+        """Tell of the start of a task."""
+        for observer, method in tuple(self.on_start):
+            try:
+                method(run, i)
+            except BaseException as error:
+                self._drop(observer, "task_started", error)
+
+    def task_ended(self, run: AnyRun, i: int) -> None:
+        """Tell of the end of a task."""
+        for observer, method in tuple(self.on_end):
+            try:
+                method(run, i)
+            except BaseException as error:
+                self._drop(observer, "task_ended", error)
 
     @property
     def sampling(self) -> float:
@@ -241,19 +258,15 @@ class RunObservers:
         self.on_start.append((timer, timer.task_started))
         self.on_end.insert(0, (timer, timer.task_ended))
 
-    def alone_in(self, worker: Worker) -> RunObservers | WorkerTimer:
-        """Return what to tell of a start or end of which just one hears, in a worker's thread."""
-        return self if self.timer is None else self.timer.of(worker)
-
     def keep_times(self, observer: Observer, kept: list[tuple[Any, ...]]) -> None:
         """Have the times of tasks added to a list: see `Observer.keeps_times`."""
-        self.on_ran[:] = [
-            (o, kept.append, True) if o is observer else (o, *rest) for o, *rest in self.on_ran
-        ]
+        keeper = _Keeper(kept.append)
+        self.on_ran[:] = [(o, keeper if o is observer else method) for o, method in self.on_ran]
 
     def only_keeper(self) -> Callable[[tuple[Any, ...]], object] | None:
         """Return the `append` of the only list, if nobody else is told of times."""
-        return self.on_ran[0][1] if len(self.on_ran) == 1 and self.on_ran[0][2] else None
+        method = self.on_ran[0][1] if len(self.on_ran) == 1 else None
+        return method.append if isinstance(method, _Keeper) else None
 
     def add(self, observer: Observer) -> None:
         """Have an observer hear of the ends of tasks from now on, unless it does already."""
@@ -263,109 +276,15 @@ class RunObservers:
 
     def clear(self) -> None:
         """Remove all observers."""
-        for each in (self.members, self.on_start, self.on_end, self.on_ran):
+        for each in (self.members, *self._often.values()):
             each.clear()
-
-    def run_started(self, run: AnyRun) -> None:
-        """Tell observers that the run begins."""
-        self._tell(run, "run_started")
-
-    def run_ended(self, run: AnyRun) -> None:
-        """Tell observers that the run is over."""
-        self._tell(run, "run_ended")
-
-    def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
-        """Tell observers of the arrays that the next run makes."""
-        self._tell(arrays, "arrays_planned", kind=ProgramObserver)
-
-    def values_returned(self, run: AnyRun, values: list[Any]) -> None:
-        """Tell observers what a caller got of the run."""
-        self._tell(run, "values_returned", values, kind=ProgramObserver)
-
-    def work_started(self, work: Any) -> None:
-        """Tell observers that a piece of work begins."""
-        self._tell(work, "work_started", kind=ProgramObserver)
-
-    def work_went_on(self, work: Any) -> None:
-        """Tell observers how far a piece of work is."""
-        self._tell(work, "work_went_on", kind=ProgramObserver)
-
-    def work_ended(self, work: Any) -> None:
-        """Tell observers that a piece of work is over."""
-        self._tell(work, "work_ended", kind=ProgramObserver)
-
-    def call_made(self, call: Any) -> None:
-        """Tell observers that an actor is called."""
-        self._tell(call, "call_made", kind=ProgramObserver)
-
-    def call_ended(self, call: Any) -> None:
-        """Tell observers that the call of an actor is over."""
-        self._tell(call, "call_ended", kind=ProgramObserver)
-
-    def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
-        """Tell observers that a task failed for good."""
-        self._tell(run, "task_failed", i, error)
-
-    def task_moved(self, run: AnyRun, i: int, size: int) -> None:
-        """Tell observers what was sent to the process of a task."""
-        self._tell(run, "task_moved", i, size)
-
-    def task_compiled(self, run: AnyRun, i: int, seconds: float) -> None:
-        """Tell observers how long Numba compiled in a task."""
-        self._tell(run, "task_compiled", i, seconds)
-
-    def task_sampled(self, run: AnyRun, i: int, stack: Any, looks: int, seconds: float) -> None:
-        """Tell observers where a task in another process was."""
-        self._tell(run, "task_sampled", i, stack, looks, seconds)
-
-    def task_started(self, run: AnyRun, i: int) -> None:
-        """Tell observers that a task is about to be called."""
-        for observer, method in tuple(self.on_start):
-            try:
-                method(run, i)
-            except BaseException as error:
-                self._drop(observer, "task_started", error)
-
-    def task_ended(self, run: AnyRun, i: int) -> None:
-        """Tell observers that a task returned."""
-        for observer, method in tuple(self.on_end):
-            try:
-                method(run, i)
-            except BaseException as error:
-                self._drop(observer, "task_ended", error)
-
-    def task_ran(
-        self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
-        size: int | None,
-    ) -> None:
-        """Tell observers where and when a task was called."""
-        for observer, method, is_append in tuple(self.on_ran):
-            try:
-                if is_append:
-                    method((i, worker, start, end, cpu, size))
-                else:
-                    method(run, i, worker, start, end, cpu, size)
-            except BaseException as error:
-                self._drop(observer, "task_ran", error)
-
-    def _tell(
-        self, subject: Any, event: str, *details: Any, kind: type[Any] = object
-    ) -> None:
-        for observer in tuple(self.members):
-            if not isinstance(observer, kind):
-                continue
-            try:
-                getattr(observer, event)(subject, *details)
-            except BaseException as error:  # SystemExit too: it would end the thread
-                self._drop(observer, event, error)
 
     def _drop(self, observer: Any, event: str, error: BaseException) -> None:
         """Ignore an observer that raised, in this run and later ones; log its first error."""
         if is_users_interrupt(error):
             raise error
         self.members[:] = [o for o in self.members if o is not observer]
-        self.on_ran[:] = [one for one in self.on_ran if one[0] is not observer]
-        for pairs in (self.on_start, self.on_end):
+        for pairs in self._often.values():
             pairs[:] = [pair for pair in pairs if pair[0] is not observer]
         mine: list[None] = []  # made here, so that just one of several threads finds it there
         try:
@@ -385,9 +304,7 @@ class RunObservers:
             pass
 
 
-def _overriding(
-    observers: list[Any], event: str
-) -> list[tuple[Any, Callable[..., None]]]:
+def _overriding(observers: list[Any], event: str) -> list[_Hearing]:
     """Return the observers that override a method of `Observer`, each with its method."""
     empty = getattr(Observer, event)
     return [
@@ -447,7 +364,8 @@ class _Times(threading.local):
 def _tell_observers(seconds: float) -> None:
     worker: Worker | None = here.worker
     if worker is not None and worker.run is not None and worker.task >= 0:
-        worker.run.observers.task_compiled(worker.run, worker.task, seconds)
+        tell = worker.run.observers.tell
+        tell(Observer.task_compiled, worker.run, worker.task, seconds)
 
 
 # -- the life of a run --------------------------------------------------------------------
@@ -548,7 +466,8 @@ class Lifecycle(ABC):
     def begin(self) -> None:
         """Put the run in motion; return soon."""
         self.begun = True
-        self.observers.run_started(self)
+        if self.observers.members:
+            self.observers.tell(Observer.run_started, self)
         if self.plan.outputs:
             self._begin_tasks()
         else:
@@ -613,7 +532,8 @@ class Lifecycle(ABC):
             self._closing.pop()
         except IndexError:
             return
-        self.observers.run_ended(self)
+        if self.observers.members:
+            self.observers.tell(Observer.run_ended, self)
         parent = self.parent
         if parent is not None:
             parent[0].children.discard(self)
@@ -626,9 +546,14 @@ class Lifecycle(ABC):
             self.forget_values()
         self._ended.set()
 
-    def fetch(self) -> None:
-        """Bring the wanted values here, in the caller's thread; raise if that is impossible."""
-        return
+    def fetch(self) -> tuple[list[Any], dict[int, BaseException]]:
+        """Take the outputs out of the run, and its failures by number, in the caller's thread.
+
+        What is in other processes is brought here; raise if that is impossible.
+        """
+        found = [self.values[i] for i in self.plan.outputs], self.failed
+        self.forget_values()
+        return found
 
     def forget_values(self) -> None:
         """Drop the values and errors: the traceback of a failed task leads to its run."""
@@ -677,7 +602,7 @@ class Lifecycle(ABC):
         todo.extend((child, Cancelled("the task that asked for it was given up"))
                     for child in tuple(self.children))
         if self.begun:
-            self.observers.run_ended(self)
+            self.observers.tell(Observer.run_ended, self)
             if replace_threads:
                 self.scheduler.abandon(self)
                 cancel_all(cancels_of(self))
@@ -768,7 +693,7 @@ class Lifecycle(ABC):
         """Note that task `i` raised for good, with the values `given` as inputs (None: unknown)."""
         error = dressed(error, self.plan.tasks[i], given)
         self._keep_call(i, error, given)
-        self.observers.task_failed(self, i, error)
+        self.observers.tell(Observer.task_failed, self, i, error)
         self.note_failure(i, error)
 
     def _compute_instead(self, i: int, lazy: Any) -> Any:
@@ -795,7 +720,7 @@ class Lifecycle(ABC):
             except IndexError:
                 return LATER
             parent[0].children.discard(self)
-            self.observers.run_ended(self)
+            self.observers.tell(Observer.run_ended, self)
             self._ended.set()
         parent[0].children.add(child)
         if parent[0].stop:  # it ends, with an error of its own, and did not see this child

@@ -34,9 +34,10 @@ from lazyflow.graph.items import check_length, itemized
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, Task, place_text, task_name
-from lazyflow.schedulers.core.base import MakesRuns, Request, Worker, provides
+from lazyflow.interrupts import is_users_interrupt
+from lazyflow.schedulers.core.base import MakesRuns, Observer, Request, Worker, provides
 from lazyflow.schedulers.core.coroutines import finished
-from lazyflow.schedulers.core.errors.failures import forget_context, is_users_interrupt
+from lazyflow.schedulers.core.errors.failures import forget_context
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
 from lazyflow.schedulers.core.priorities import PriorityQueue
@@ -251,14 +252,14 @@ def made_by(run: Lifecycle, i: int, call: TaskCall) -> Any:
     """Make the call of task `i`, with its observers; return its value, or None if it failed."""
     observers = run.observers
     if observers.on_start:
-        observers.task_started(run, i)
+        observers.tell(Observer.task_started, run, i)
     try:
         value = call(call.last)
         verify(run.watches, i, call.task)
     except BaseException as error:
         return _failed(run, i, call, error)
     if observers.on_end:
-        observers.task_ended(run, i)
+        observers.tell(Observer.task_ended, run, i)
     return value
 
 
@@ -302,7 +303,7 @@ def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> A
             task_over(run)
         try:
             value = finished(_called(task, given))
-            run.observers.task_ended(run, i)
+            run.observers.tell(Observer.task_ended, run, i)
             return value
         except BaseException as again:
             _stop_if_interrupted(run, again)
@@ -397,7 +398,8 @@ class Run(Lifecycle):
         tasks, inputs, consumers, end = plan.tasks, plan.inputs, plan.consumers, plan.end
         stop, attention, futures = self.stop, self.attention, self.futures
         observers = self.observers
-        on_start, on_end, alone = observers.on_start, observers.on_end, observers.alone_in(worker)
+        on_start, on_end, timer = observers.on_start, observers.on_end, observers.timer
+        alone: Any = observers if timer is None else timer.of(worker)
         take = self.ready.pop
         prioritized = self.ready if plan.priorities else None
         own: list[int] = []  # items and attributes of the last result: they stay in this thread

@@ -13,7 +13,7 @@ from time import perf_counter
 from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from lazyflow.schedulers.core.event import Event
+from lazyflow.interrupts import Event
 
 #: A function, its file, and a line.
 Line: TypeAlias = tuple[str, str, int]
@@ -27,7 +27,7 @@ _IDLE = 0.5  # seconds without tasks after which a sampler that nobody stops end
 #: Code that calls tasks: its frames are not shown.
 _OURS = (
     "lazyflow.schedulers.", "lazyflow.api.", "lazyflow.graph.", "lazyflow.store.",
-    "lazyflow.finalizers",
+    "lazyflow.finalizers", "lazyflow.interrupts",
 )
 
 

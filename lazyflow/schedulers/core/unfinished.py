@@ -13,6 +13,7 @@ from collections import Counter
 from time import monotonic
 
 from lazyflow import config
+from lazyflow.interrupts import was_interrupted
 from lazyflow.schedulers.core.future import TaskFuture, wait_for
 from lazyflow.system import at_fork
 
@@ -31,7 +32,7 @@ def finish() -> None:
     deadline = None if limit is None else monotonic() + limit
     why = f"since config.exit_timeout={limit} passed"
     try:
-        if unfinished and getattr(sys, "last_type", None) is KeyboardInterrupt:
+        if unfinished and was_interrupted():
             _say(f"{_shown()} submitted and not done: waiting for them; Ctrl-C drops them")
         while unfinished:
             left = None if deadline is None else max(0.0, deadline - monotonic())

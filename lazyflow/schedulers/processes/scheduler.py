@@ -10,6 +10,7 @@ from typing import Any
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import users_depth
+from lazyflow.interrupts import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.base import (
     EndsTasks,
@@ -20,7 +21,6 @@ from lazyflow.schedulers.core.base import (
     Request,
     ShutsDown,
 )
-from lazyflow.schedulers.core.end_of_python import EXIT_GRACE, end_with_python
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
 from lazyflow.schedulers.processes.parent.values import put

@@ -44,7 +44,7 @@ class OffloadedRun(Lifecycle):
         elif self.values:
             self.values[i] = value
 
-    def fetch(self) -> None:
+    def fetch(self) -> tuple[list[Any], dict[int, BaseException]]:
         """Open the wanted values, in the caller's thread: that may run the user's code."""
         held, held_type = {}, self.held_type
         for i in self.plan.outputs:
@@ -59,6 +59,7 @@ class OffloadedRun(Lifecycle):
                 if not self.request.collect:
                     raise
                 self.failed[i] = error
+        return super().fetch()
 
     def _bring(self, held: Collection[Any]) -> None:
         """Copy held values here together, where that is quicker than one by one."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copyreg
 import operator
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -24,6 +23,7 @@ from lazyflow.errors import SerializationError
 from lazyflow.graph.arguments import Binder
 from lazyflow.graph.function_code import globals_read
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
+from lazyflow.interrupts import is_users_interrupt
 from lazyflow.store.pickling.pickler import PROTOCOL, Pickler
 
 # -- containers nested deeper than pickle can follow --------------------------------------
@@ -301,18 +301,11 @@ def _failure(value: Any, pickler: Pickler) -> BaseException | None:
     except MemoryError:
         raise
     except BaseException as error:
-        if _is_ctrl_c(error):
+        if is_users_interrupt(error):
             raise
         return error
     finally:  # the error holds this frame
         del value, pickler
-
-
-def _is_ctrl_c(error: BaseException) -> bool:
-    return (
-        isinstance(error, KeyboardInterrupt)
-        and threading.current_thread() is threading.main_thread()
-    )
 
 
 def serialization_error(task_text: str, role: str, failed: Unpicklable) -> SerializationError:
@@ -414,7 +407,7 @@ class _CulpritSearch:
                     at = next(i for i, each in enumerate(group.values) if each is bad)
                     return group.name(at), bad
             except BaseException as error:  # from the user's code
-                if _is_ctrl_c(error):
+                if is_users_interrupt(error):
                     raise
                 return None
 
@@ -433,7 +426,7 @@ class _CulpritSearch:
             _Probe(self.passed).dump(values)
             return True
         except BaseException as error:
-            if _is_ctrl_c(error):
+            if is_users_interrupt(error):
                 raise
             return False
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -30,14 +29,6 @@ def edit_advice(error: BaseException) -> str:
                 "x = x.copy(), or get a private, writable value by delayed(f, mutates=True)."
             )
     return ""
-
-
-def is_users_interrupt(error: BaseException) -> bool:
-    """Tell whether an error is the user's Ctrl-C, and not raised by a task."""
-    return (
-        isinstance(error, KeyboardInterrupt)
-        and threading.current_thread() is threading.main_thread()
-    )
 
 
 def _must_be_wrapped(error: BaseException) -> bool:

@@ -28,8 +28,8 @@ from types import (
 from typing import Any, NamedTuple
 
 from lazyflow.errors import RemoteTaskError
+from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.errors.failures import (
-    is_users_interrupt,
     notes_of,
     text_of,
     traceback_of,

@@ -20,7 +20,8 @@ from typing import Any
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import Gone
 from lazyflow.graph.task import task_name
-from lazyflow.schedulers.core.event import Event
+from lazyflow.interrupts import Event
+from lazyflow.schedulers.core.base import Observer
 from lazyflow.schedulers.processes.decisions import events, nodes
 from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
@@ -272,7 +273,7 @@ class Runs:
             return
         if id(error) not in run.reported:
             run.reported[id(error)] = error
-            run.observers.task_failed(run, node.i, error)
+            run.observers.tell(Observer.task_failed, run, node.i, error)
         run.note_failure(node.i, error)
         if run.over:
             self.end(run)

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from lazyflow.finalizers import Gone, gone
+from lazyflow.interrupts import uninterrupted
 from lazyflow.system import make_poller, make_waker
 
 Call = Callable[[], None]
@@ -152,28 +153,7 @@ class LoopThread:
 
     def begin(self) -> None:
         """Start the thread, unless that was done before a Ctrl-C ended the thread that did it."""
-        if threading.current_thread() is not threading.main_thread():
-            self._start_once()
-            return
-        # Thread.start is Python: a Ctrl-C in it could leave the new thread waiting for ever.
-        import _thread
-
-        started = threading.Lock()
-        started.acquire()
-        failed: list[BaseException] = []
-
-        def start() -> None:
-            try:
-                self._start_once()
-            except BaseException as error:
-                failed.append(error)
-            finally:
-                started.release()
-
-        _thread.start_new_thread(start, ())
-        started.acquire()
-        if failed:
-            raise failed[0]
+        uninterrupted(self._start_once)
 
     def _start_once(self) -> None:
         if self._unstarted:

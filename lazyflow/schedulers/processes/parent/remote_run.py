@@ -13,7 +13,7 @@ from lazyflow import config
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, is_leaf, place_text, task_name
-from lazyflow.schedulers.core.base import Request, Worker
+from lazyflow.schedulers.core.base import Observer, Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.lifecycle import RunObservers, plan_of_lazy
 from lazyflow.schedulers.processes.decisions.nodes import (
@@ -87,7 +87,7 @@ def merge(run: Any, i: int) -> None:
         return
     observers, values = run.observers, run.values
     if observers.on_start:
-        observers.task_started(run, i)
+        observers.tell(Observer.task_started, run, i)
     given: list[Any] = []
     start, cpu = (perf_counter(), thread_time()) if observers.on_ran else (0.0, 0.0)
     try:
@@ -103,16 +103,16 @@ def merge(run: Any, i: int) -> None:
     finally:
         if observers.on_ran:
             name = threading.current_thread().name
-            observers.task_ran(
-                run, i, name, start, perf_counter(), thread_time() - cpu, None
+            observers.tell(
+                Observer.task_ran, run, i, name, start, perf_counter(), thread_time() - cpu, None
             )
     if observers.on_end:
-        observers.task_ended(run, i)
+        observers.tell(Observer.task_ended, run, i)
 
 
 def _fail(run: Any, i: int, error: BaseException, given: list[Any]) -> None:
     run._keep_call(i, error, given)
-    run.observers.task_failed(run, i, error)
+    run.observers.tell(Observer.task_failed, run, i, error)
     if run.request.collect:
         run.failed[i] = error
     else:
@@ -207,7 +207,7 @@ class RemoteRun(OffloadedRun):
                     return
                 merge(self, i)
         finally:
-            self.observers.run_ended(self)
+            self.observers.tell(Observer.run_ended, self)
 
 
 class EndedRun:
@@ -290,7 +290,7 @@ def report_start(run: RemoteRun, node: Node) -> None:
     """Tell observers that a task starts; once, though it may be taken back and sent again."""
     if node.i not in run.start_told and run.observers.on_start and not is_leaf(node.task):
         run.start_told.add(node.i)
-        run.observers.task_started(run, node.i)
+        run.observers.tell(Observer.task_started, run, node.i)
 
 
 def report_result(
@@ -299,7 +299,7 @@ def report_result(
     """Call the observers of a task that a worker, `member`, has done."""
     report_call(run, node, member, span, size)
     if not is_leaf(node.task):  # a worker passes on a value of another run
-        run.observers.task_ended(run, node.i)
+        run.observers.tell(Observer.task_ended, run, node.i)
 
 
 def report_call(
@@ -310,7 +310,9 @@ def report_call(
     if span is not None and not is_leaf(node.task):
         _, start, end, cpu = span
         name = f"process {member.inside.name}"
-        run.observers.task_ran(run, node.i, name, start, end, cpu, size or None)
+        run.observers.tell(
+            Observer.task_ran, run, node.i, name, start, end, cpu, size or None
+        )
 
 
 def report_moved(
@@ -323,7 +325,7 @@ def report_moved(
         for i in inputs or () if sizes else ():
             size += sizes.pop(i, 0)
         if size and not is_leaf(node.task):
-            run.observers.task_moved(run, node.i, size)
+            run.observers.tell(Observer.task_moved, run, node.i, size)
 
 
 def report_notes(member: Any, notes: list[TaskNote]) -> None:
@@ -333,10 +335,8 @@ def report_notes(member: Any, notes: list[TaskNote]) -> None:
         run = None if node is None else node.job.run
         if node is None or run is None or node.job.over or is_leaf(node.task):
             continue
-        if len(note) == 1:
-            run.observers.task_compiled(run, node.i, *note)
-        else:
-            run.observers.task_sampled(run, node.i, *note)
+        event: Any = Observer.task_compiled if len(note) == 1 else Observer.task_sampled
+        run.observers.tell(event, run, node.i, *note)
 
 
 # -- jobs of plans ------------------------------------------------------------------------

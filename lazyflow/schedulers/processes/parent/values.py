@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeAlias
 from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.task import Task, place_text, task_name
-from lazyflow.schedulers.core.errors.failures import is_users_interrupt, with_call_note
+from lazyflow.interrupts import Event, is_users_interrupt
+from lazyflow.schedulers.core.errors.failures import with_call_note
 from lazyflow.schedulers.core.errors.words import summary
-from lazyflow.schedulers.core.event import Event
 from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import asleep
 from lazyflow.schedulers.processes.decisions.nodes import (

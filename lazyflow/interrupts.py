@@ -1,23 +1,112 @@
-"""An event for which a thread sleeps until another thread sets it.
+"""Ctrl-C: where it can come, whose it is, and what survives it.
 
-A lock can be acquired with a signal already noted and not yet handled: it came after the
-interpreter last looked and before the thread slept, a few instructions that take milliseconds on
-a busy machine. Ctrl-C is then lost until the lock is free (seen in 1 of 100 interrupted starts of
-a pool). So the main thread, the only one that handles signals, sleeps on a descriptor that
-signals write to: what was written before the sleep ends it as well.
+Python handles signals in the main thread only, between two instructions: there a Ctrl-C is a
+KeyboardInterrupt at any call, any jump back, or any beginning of a function, of lazyflow's code as
+of the user's. What has to hold wherever it comes:
+
+- *It is the user's, or a task's.* In the main thread a KeyboardInterrupt is the user's: it ends the
+  run and is raised by `compute`. In any other thread a task raised it, and it is the failure of
+  that task: `is_users_interrupt`.
+- *A thread that sleeps wakes up*: `Event`.
+- *A thread is started as a whole, or not at all.* `Thread.start` is Python, and a Ctrl-C in it can
+  leave the new thread waiting for ever in its first lines: `uninterrupted`.
+- *What is opened has an owner.* Between the call that returns a descriptor and keeping it there is
+  room for a Ctrl-C; two steps that belong together are one step of C: `system.opened`. Elsewhere
+  a name is bound before the `try` that takes it back, or an item popped from a list of one.
+- *What follows the end of an object is done.* A `__del__` in Python would lose the Ctrl-C: see
+  finalizers.py.
+- *The program ends at once after it*: `end_with_python`.
+
+`tests/schedulers/test_interrupt_steps.py` interrupts computations at every such instruction.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from time import monotonic
 
 from lazyflow.system import opened_pipe
+
+__all__ = [
+    "EXIT_GRACE", "Event", "end_with_python", "is_users_interrupt", "uninterrupted",
+    "was_interrupted",
+]
+
+
+# -- whose it is ------------------------------------------------------------------------------
+
+
+def is_users_interrupt(error: BaseException) -> bool:
+    """Tell whether an error is the user's Ctrl-C, and not raised by a task."""
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+    )
+
+
+def was_interrupted() -> bool:
+    """Tell whether the main program ended by Ctrl-C."""
+    return getattr(sys, "last_type", None) is KeyboardInterrupt
+
+
+EXIT_GRACE = 2.0  # seconds that running tasks get when the interpreter ends
+
+
+def end_with_python(shutdown: Callable[[float], list[str]]) -> None:
+    """Shut a pool down at the end of Python; wait for running tasks unless Ctrl-C ended it."""
+    try:
+        left = shutdown(0.0 if was_interrupted() else EXIT_GRACE)
+        for name in () if was_interrupted() else left:
+            print(f"lazyflow: still running when Python ended: {name}", file=sys.stderr)
+    except KeyboardInterrupt:  # the user does not want to wait for the end of running tasks
+        pass
+
+
+# -- steps that it can't come into ------------------------------------------------------------
+
+
+def uninterrupted(call: Callable[[], object]) -> None:
+    """Make a call that no Ctrl-C ends halfway, as the start of a thread must be.
+
+    The main thread has another one make it, which is started by C, and waits: a Ctrl-C meanwhile
+    ends the wait, not the call. Raises what the call raises.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        call()
+        return
+    ended = _thread.allocate_lock()
+    ended.acquire()
+    failed: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            call()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            ended.release()
+
+    _thread.start_new_thread(make, ())
+    ended.acquire()
+    if failed:
+        raise failed.pop()
+
+
+# -- sleep that it ends -----------------------------------------------------------------------
+#
+# A lock can be acquired with a signal already noted and not yet handled: it came after the
+# interpreter last looked and before the thread slept, a few instructions that take milliseconds on
+# a busy machine. Ctrl-C is then lost until the lock is free (seen in 1 of 100 interrupted starts of
+# a pool). So the main thread, the only one that handles signals, sleeps on a descriptor that
+# signals write to: what was written before the sleep ends it as well.
 
 _LONGEST = (1 << 31) - 1  # milliseconds of one poll, the most that it can take
 _hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
@@ -104,8 +193,7 @@ class _Bell:
     """A pipe that ends a sleep when something is written to it.
 
     It is closed with its last reference. A thread that rings holds one, so that no byte is
-    written to a descriptor that has been closed and reused. C closes it, not a `__del__`: see
-    finalizers.py.
+    written to a descriptor that has been closed and reused.
     """
 
     __slots__ = ("_ends", "_poll", "_read", "_signals", "write_end")
