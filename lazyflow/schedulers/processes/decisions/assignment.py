@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from heapq import heappop
 from itertools import islice
 
 from lazyflow.schedulers.core.priorities import FairQueue
@@ -25,7 +26,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Start,
     WorkerRecord,
 )
-from lazyflow.schedulers.processes.decisions.pool_state import Queues, State, is_at, pop
+from lazyflow.schedulers.processes.decisions.pool_state import Queues, State
 
 # -- which task is next -------------------------------------------------------------------
 #
@@ -47,7 +48,7 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
     """Take a further task of the same job; None when a task of another job should be the next."""
     queues = state.queues
     urgent = queues.by_priority[job.background]
-    if urgent and _is_outranked(queues, job, urgent):
+    if urgent.entries and _is_outranked(queues, job, urgent):
         return None
     following = lane.following
     if following:
@@ -59,7 +60,7 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
         found = _local(queues, worker, lane, job)
         if found is not None or following or lane.arrived or lane.queue:
             return found
-    free = pop(job) if job.ready else None
+    free = _pop(job) if job.ready else None
     return _steal(state, worker, job) if free is None and queues.queued else free
 
 
@@ -68,7 +69,7 @@ def first(state: State, worker: WorkerRecord) -> Node | None:
     queues = state.queues
     for lane, rota, urgent in zip(worker.lanes, queues.rota, queues.by_priority, strict=True):
         node = None
-        rank = urgent.first_rank() if urgent else None
+        rank = urgent.first_rank() if urgent.entries else None
         if rank is not None and rank < 0:
             node = _from_priorities(worker, urgent)
         if node is None:
@@ -163,7 +164,7 @@ def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
     """Take a task that may run anywhere; the next flight begins with the next job."""
     for _ in range(len(rota)):
         job = rota[0]
-        node = pop(job) if may(worker, job) else None
+        node = _pop(job) if may(worker, job) else None
         if job.ready:
             rota.rotate(-1)
         else:
@@ -177,8 +178,18 @@ def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
 def _from_priorities(worker: WorkerRecord, urgent: FairQueue[Job]) -> Node | None:
     """Take the task with the highest priority that may run anywhere."""
     while (job := urgent.take(partial(may, worker))) is not None:
-        node = pop(job)
+        node = _pop(job)
         if node is not None:
+            return node
+    return None
+
+
+def _pop(job: Job) -> Node | None:
+    """Take a ready task that may go anywhere; None when there is none."""
+    ready = job.ready
+    while ready:
+        node: Node = heappop(ready)[3] if job.has_priorities else ready.pop()
+        if node.phase == READY and node.home is None:
             return node
     return None
 
@@ -249,10 +260,19 @@ def _seconds_to_move(node: Node, thief: WorkerRecord) -> float:
     seconds = FETCH
     for source in node.distinct:
         if source.value is MISSING:
-            seconds += 0 if is_at(source, thief) else source.size / BANDWIDTH
+            seconds += 0 if _is_at(source, thief) else source.size / BANDWIDTH
         elif source.holder is not thief and thief not in (source.copies or ()):
             seconds += source.size / MAPPING
     return seconds
+
+
+def _is_at(source: Node, worker: WorkerRecord) -> bool:
+    """Tell whether a made value is at a worker, or in this process, from which it can be sent."""
+    return (
+        source.value is not MISSING
+        or source.holder is worker
+        or (source.copies is not None and worker in source.copies)
+    )
 
 
 def is_at_hand(node: Node) -> bool:
@@ -544,7 +564,7 @@ def _has_inputs(state: State, worker: WorkerRecord, node: Node) -> bool | None:
 
     None: the worker waits for enough, and should take no more such tasks.
     """
-    missing = [s for s in node.distinct if s.phase != SENT and not is_at(s, worker)]
+    missing = [s for s in node.distinct if s.phase != SENT and not _is_at(s, worker)]
     if not missing:
         return True
     queues = state.queues

@@ -18,6 +18,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     SENT,
     WAITING,
     Arrived,
+    Flight,
     Free,
     Job,
     Lost,
@@ -54,10 +55,10 @@ def answered(
         Nodes that were not run, since an input turned out to be a lazy value.
     """
     flight = worker.flight(number)
-    if flight is not None and times:
-        flight.nodes[0].job.seconds += sum(seconds for _, seconds in times.values())
     for function, (calls, seconds) in times.items():
         state.paces[function].measured(calls, seconds)
+        if flight is not None:
+            flight.nodes[0].job.seconds += seconds
     for node, value, size, is_there in done:
         _done(state, node, worker, value, size, is_there)
     for node, error in failed:
@@ -65,7 +66,7 @@ def answered(
         state.refcounts.fail_all(node, error, worker)
     if deferred:
         _defer(state, worker, deferred)
-    _count_answers(worker, number, len(done) + len(failed) + len(deferred))
+    _count_answers(worker, flight, len(done) + len(failed) + len(deferred))
     assign(state)
 
 
@@ -79,7 +80,7 @@ def recalled(
         for node in nodes:
             state.refcounts.unsend(node, worker)
         back += nodes
-        _count_answers(worker, number, len(nodes))
+        _count_answers(worker, worker.flight(number), len(nodes))
     for node in back:
         state.refcounts.requeue(node)
     assign(state)
@@ -93,7 +94,7 @@ def postponed(state: State, worker: WorkerRecord, number: int, node: Node) -> No
     node.open += 1  # for what it returned
     node.stays = True  # tasks that were sent after it will come back and need it again
     worker.forget.append(node.id)
-    _count_answers(worker, number, 1)
+    _count_answers(worker, worker.flight(number), 1)
     node.job.later[node] = None
     if node.job.over:
         state.refcounts.abandon([node])
@@ -145,8 +146,7 @@ def _done(
     refcounts.not_active(node.job, worker)
 
 
-def _count_answers(worker: WorkerRecord, number: int, count: int) -> None:
-    flight = worker.flight(number)
+def _count_answers(worker: WorkerRecord, flight: Flight | None, count: int) -> None:
     if flight is not None:
         flight.unanswered -= count
         if not flight.unanswered:
@@ -339,7 +339,8 @@ def end_job(state: State, job: Job) -> None:
             state.refcounts.let_go(node)
     if was_needed:
         purge(state.workers)
-    _run_later_again(state, job)
+    if job.later:
+        _run_later_again(state, job)
     state.refcounts.ended.append(job)
     state.lineage.sweep()
 
@@ -357,8 +358,7 @@ def _run_later_again(state: State, job: Job) -> None:
         lost += state.lineage.count_in(node)
     for node in (*later, *state.lineage.remake(lost)):
         state.refcounts.requeue(node)
-    if later:
-        assign(state)
+    assign(state)
 
 
 def give_up(state: State, nodes: Iterable[Node]) -> None:

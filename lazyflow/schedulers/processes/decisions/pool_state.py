@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence, Set
-from heapq import heappop, heappush
+from heapq import heappush
 from math import inf
 from typing import Any
 
@@ -172,16 +172,6 @@ class Queues:
                 worker.lanes[node.job.background].arrived.append(node)
 
 
-def pop(job: Job) -> Node | None:
-    """Take a ready task that may go anywhere; None when there is none."""
-    ready = job.ready
-    while ready:
-        node: Node = heappop(ready)[3] if job.has_priorities else ready.pop()
-        if node.phase == READY and node.home is None:
-            return node
-    return None
-
-
 def _best_worker(sources: Sequence[Node]) -> WorkerRecord | None:
     """Return the worker that has most bytes of these values."""
     if len(sources) == 1:
@@ -196,15 +186,6 @@ def _best_worker(sources: Sequence[Node]) -> WorkerRecord | None:
                     sizes[at] = sizes.get(at, 0) + size
         best = max(sizes, key=sizes.__getitem__) if sizes else None
     return None if best is None or best.doomed else best
-
-
-def is_at(source: Node, worker: WorkerRecord) -> bool:
-    """Tell whether a made value is at a worker, or in this process, from which it can be sent."""
-    return (
-        source.value is not MISSING
-        or source.holder is worker
-        or (source.copies is not None and worker in source.copies)
-    )
 
 
 def purge(workers: Iterable[WorkerRecord]) -> None:
@@ -564,7 +545,8 @@ class Lineage:
         if job.listed:
             self._queues.rota[job.background].remove(job)
             job.listed = False
-        self._queues.by_priority[job.background].remove(job)
+        if job.has_priorities:
+            self._queues.by_priority[job.background].remove(job)
         job.nodes = []
         job.ready = []
         job.lineage_size = 0

@@ -506,7 +506,7 @@ class Driver:
         """End the pool; return the names of tasks that were still running after `grace`."""
         left: list[str] = []
         self.loop.post(self._close, grace, left)
-        if self.starter.has_begun:
+        if self.thread.ident is not None:  # it was started
             self._ended.wait()  # which Ctrl-C ends for certain
             self.thread.join()
         return left

@@ -680,11 +680,14 @@ class Receiver:
         number, entries, failed, deferred, times, timed, notes, released, arenas, stats = message
         self.messages += 1
         self.tasks += len(entries) + len(failed)
-        self._memory.note_arenas(arenas, descriptors)
+        if arenas:
+            self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
         member.since = monotonic()
-        self._memory.segments.remove(released, member)
-        report_notes(member, notes)
+        if released:
+            self._memory.segments.remove(released, member)
+        if notes:
+            report_notes(member, notes)
         nodes = member.nodes
         spans = {span[0]: span for span in timed}
         done = []
