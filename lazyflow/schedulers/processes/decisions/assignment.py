@@ -14,7 +14,6 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     FETCHING,
     MAPPING,
     MISSING,
-    MIXED,
     READY,
     SENT,
     WAITING,
@@ -104,8 +103,7 @@ def _local(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) ->
         following.pop()
         if is_valid and may(worker, node.job):
             if node.home is not None:  # it is in the queue, too
-                queues.queued -= 1
-                node.home = None
+                queues.take(node)
             return node
     if lane.arrived:
         fetched = _arrived(queues, worker, lane, job)
@@ -130,8 +128,7 @@ def _queued(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -
         if not is_allowed and is_bound(queues, node):
             bound.append(node)
             continue
-        queues.queued -= 1
-        node.home = None
+        queues.take(node)
         if is_allowed:
             found = node
             break
@@ -249,8 +246,7 @@ def _steal_from(
             continue
         if wait > _seconds_to_move(node, thief):
             del queue[at]
-            queues.queued -= 1
-            node.home = None
+            queues.take(node)
             return node
     return None
 
@@ -298,7 +294,6 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
         if home is not None and not may(home, node.job) and not is_bound(queues, node):
             # There it would wait for a worker that may not run it, and a later job go first.
             queues.unqueue(node)
-            node.phase = READY
             queues.push(node)
 
 
@@ -392,7 +387,7 @@ def _fill(state: State, worker: WorkerRecord) -> Flight | None:
         return None
     state.flight_count += 1
     flight = Flight(state.flight_count)
-    _place(worker, node, flight)
+    state.refcounts.sent(node, worker, flight)
     node.job.last = worker
     pace = state.paces[node.function]
     if not pace.allowed or node.task._options.crash_retries == 0:
@@ -432,6 +427,7 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
     job = first.job
     lane = worker.lanes[job.background]
     budgets = {first.function: budget}
+    sent = state.refcounts.sent
     cost = flight.cost
     limit = _fair(state, worker, lane, job, cost)
     most = limit + min(limit, _target(state))
@@ -453,7 +449,7 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
         if not known[0] or node.task._options.crash_retries == 0:
             put_back(state.queues, worker, node)
             break
-        _place(worker, node, flight)
+        sent(node, worker, flight)
         known[0] -= 1
         cost += known[1]
     flight.cost = cost
@@ -502,61 +498,6 @@ def _even(state: State, worker: WorkerRecord, job: Job) -> int:
     """
     left = len(job.ready) + sum(job.active.values())
     return -(-left // max(1, min(state.size, job.cap))) - job.active[worker]
-
-
-def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
-    """Count a task as sent: what follows from it can go along."""
-    job = node.job
-    if node.phase == FETCHING:
-        del worker.fetching[node]
-    node.phase = SENT
-    node.home = worker
-    job.active[worker] = job.active.get(worker, 0) + 1
-    flight.nodes.append(node)
-    followers = []
-    for user in node.users:
-        user.open -= 1
-        user.flying += 1
-        if user.site is None:
-            user.site = worker
-            if user.open:
-                flight.joins += 1
-        elif user.site is worker:
-            if not user.open:
-                flight.joins -= 1
-        else:
-            user.site = MIXED
-            continue
-        if not user.open and user.phase == WAITING and not user.job.has_priorities:
-            if user.job is job:
-                followers.append(user)
-            else:
-                worker.lanes[user.job.background].following.append(user)
-    if followers:
-        worker.lanes[job.background].following += followers[::-1]
-    drops = []
-    for source in node.distinct:
-        source.unsent -= 1
-        if source.phase == SENT or source.holder is worker:
-            is_only = source.copies is None
-        else:
-            is_only = _load(worker, source, flight)
-        if is_only and not source.unsent and not source.stays:
-            source.dropped = True
-            drops.append(source.id)
-    flight.drops.append(tuple(drops))
-
-
-def _load(worker: WorkerRecord, source: Node, flight: Flight) -> bool:
-    """Send a value along if the worker does not have it; return whether no other has it."""
-    copies = source.copies
-    if copies is None:
-        copies = source.copies = []
-    if worker not in copies:
-        copies.append(worker)
-        flight.loads.append(source)
-        worker.holding[source.id] = source
-    return source.holder is None and len(copies) == 1
 
 
 def _has_inputs(state: State, worker: WorkerRecord, node: Node) -> bool | None:

@@ -657,6 +657,9 @@ def _nowhere(buffer: Any) -> tuple[int, int, int]:
 # -- receiving: makes events of the workers' messages -------------------------------------
 
 
+_UNTOLD = MISSING, 0, False, False  # of a result, whose entry is its id alone: see `_entry`
+
+
 class Receiver:
     """Takes messages in; in the driver's thread. `end` takes a run out that is over."""
 
@@ -693,7 +696,7 @@ class Receiver:
         done = []
         for entry in entries:
             node = nodes.pop(entry[0], None)
-            value, size, is_there, is_lazy = self._entry(entry)
+            value, size, is_there, is_lazy = self._entry(entry) if len(entry) > 1 else _UNTOLD
             if node is None:
                 self._memory.remove(value)
             elif is_lazy:
@@ -713,8 +716,6 @@ class Receiver:
 
     def _entry(self, entry: Any) -> tuple[Any, int, bool, bool]:
         """Return the value, its size, whether the worker keeps it, and whether it is a lazy one."""
-        if len(entry) == 1:
-            return MISSING, 0, False, False
         kind = entry[1]
         if kind <= PLAIN_KEPT:
             return entry[2], 0, kind == PLAIN_KEPT, False
