@@ -115,7 +115,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         """Have workers let go of what they keep by a name."""
         driver = self._driver
         if driver is not None:
-            driver.drop_named(name)
+            driver.loop.post(driver.drop_named, name)
 
     def _running_driver(self) -> Driver:
         driver = self._driver

@@ -322,14 +322,6 @@ class Runs:
                 child.parent = None
                 child.cancel(Cancelled("nobody needs the value any more"))
 
-    def cancel_all(self, error: BaseException) -> list[RemoteRun]:
-        """Cancel all runs; return them. They are ended by a step that each posts."""
-        runs: list[RemoteRun] = self._driver.pool.runs()
-        for run in runs:
-            if not run.over:
-                run.cancel(error)
-        return runs
-
     # -- tasks that nobody wants any more ---------------------------------------------------
 
     def abandon(self, run: RemoteRun) -> None:
@@ -484,10 +476,6 @@ class Driver:
                 value, self._let_go, number, value.node, value.value
             )
 
-    def drop_named(self, name: str) -> None:
-        """Have workers let go of what they keep by a name."""
-        self.loop.post(self._drop_named, name)
-
     def info(self) -> dict[str, Any]:
         """Return figures of the pool and of each worker."""
         return {
@@ -564,7 +552,8 @@ class Driver:
             events.unpin(self.state, node)
         self.memory.remove(value)
 
-    def _drop_named(self, name: str) -> None:
+    def drop_named(self, name: str) -> None:
+        """Have workers let go of what they keep by a name; in this thread."""
         for member in self.pool.members.values() if not self.closing else ():
             self.sender.drop(member, name)
             self.pool.watch_writes(member)
@@ -641,8 +630,11 @@ class Driver:
             self._release_all()
 
     def _cancel_all(self, error: BaseException) -> list[RemoteRun]:
-        """Cancel all runs and calls of actors; return the runs, which a posted step ends."""
-        runs = self.runs.cancel_all(error)
+        """Cancel all runs and calls of actors; return the runs, each of which posts its end."""
+        runs: list[RemoteRun] = self.pool.runs()
+        for run in runs:
+            if not run.over:
+                run.cancel(error)
         for host in tuple(self.actors):
             host.stop(error)
         return runs
