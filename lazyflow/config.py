@@ -279,6 +279,11 @@ def values() -> dict[str, Any]:
     return found | dict(_context.get())
 
 
+def adopt(found: Mapping[str, Any]) -> None:
+    """Set keys in this context for good: a caller's, as `values` has returned them there."""
+    _context.set({**_context.get(), **found})
+
+
 def _check_name(name: str) -> None:
     if name not in _KEYS:
         raise KeyError(

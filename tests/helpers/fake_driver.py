@@ -85,7 +85,7 @@ class Driver(Callers):
             self._handlers[type(todo)](self, todo)
 
     def _do_start(self, do: Start) -> None:
-        count = do.count
+        count = do.number
         assert len(self.state.workers) + count <= self.state.size or self.has_failed
         for _ in range(count):
             if self.state.workers and self.chance(0.03):
@@ -188,7 +188,7 @@ class Driver(Callers):
         self._brought(node)
 
     def _do_lost(self, do: Lost) -> None:
-        node, error = do.node, do.value
+        node, error = do.node, do.error
         self._check_error(node, error)
         self._brought(node)
 
@@ -229,7 +229,7 @@ class Driver(Callers):
             raise AssertionError(f"nothing fails by {what}")
 
     def _do_report_failure(self, do: ReportFailure) -> None:
-        job, node, error = do.node.job, do.node, do.value
+        job, node, error = do.node.job, do.node, do.error
         run = job.run
         self._check_error(node, error)
         self._brought(node)

@@ -85,6 +85,11 @@ class FairQueue(Generic[T]):
         Returns the negated priority of the most urgent ready task of a run, None when it has none.
         It may go up at any time; when it goes down, `put` must be called again.
 
+    Attributes
+    ----------
+    entries
+        (rank, turn, run), as a heap; empty when there is no run. Some may be out of date.
+
     >>> ready = {"a": -1, "b": 0, "c": -1}
     >>> queue = FairQueue(ready.get)
     >>> for run in ready: queue.put(run)
@@ -95,11 +100,11 @@ class FairQueue(Generic[T]):
     ('b', 0, ['b'])
     """
 
-    # Entries are (rank, turn, run). An entry whose rank is not that in `_ranks` is out of date.
+    # An entry whose rank is not that in `_ranks` is out of date.
 
     def __init__(self, rank: Callable[[T], int | None]) -> None:
         self._rank = rank
-        self._heap: list[tuple[int, int, T]] = []
+        self.entries: list[tuple[int, int, T]] = []
         self._ranks: dict[T, int] = {}
         self._turns = count()
 
@@ -108,7 +113,7 @@ class FairQueue(Generic[T]):
         rank = self._rank(run)
         if rank is not None and (run not in self._ranks or rank < self._ranks[run]):
             self._ranks[run] = rank
-            heappush(self._heap, (rank, next(self._turns), run))
+            heappush(self.entries, (rank, next(self._turns), run))
 
     def remove(self, run: T) -> None:
         """Remove a run, if it is in the queue."""
@@ -116,7 +121,7 @@ class FairQueue(Generic[T]):
 
     def first_rank(self) -> int | None:
         """Return the lowest rank, None when no run has a ready task."""
-        heap, ranks = self._heap, self._ranks
+        heap, ranks = self.entries, self._ranks
         while heap:
             rank, turn, run = heap[0]
             if ranks.get(run) != rank:
@@ -137,16 +142,13 @@ class FairQueue(Generic[T]):
         passed = []
         found = None
         while found is None and self.first_rank() is not None:
-            rank, turn, run = heappop(self._heap)
+            rank, turn, run = heappop(self.entries)
             if may(run):
                 found, turn = run, next(self._turns)
             passed.append((rank, turn, run))
         for entry in passed:
-            heappush(self._heap, entry)
+            heappush(self.entries, entry)
         return found
 
     def __iter__(self) -> Iterator[T]:
         return iter(tuple(self._ranks))
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)

@@ -71,7 +71,7 @@ Where to look::
 
     the order of tasks          decisions/assignment.py: `first`, `another`
     the end of a value          decisions/pool_state.py: `RefCounts.release`; inside of a flight
-                                decisions/assignment.py: `_place`, and the worker drops it
+                                `RefCounts.sent`, and the worker drops it
     who is charged for a death  decisions/events.py: `lost`
     Ctrl-C                      api/evaluate.py: `finish`, then parent/driver.py: `Runs.abandon`
     a large literal             parent/values.py: `PoolMemory`

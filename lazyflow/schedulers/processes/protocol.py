@@ -55,7 +55,7 @@ Answer: TypeAlias = tuple[
     list[TaskNote],  # of tasks that ran or run, likewise
     list[Segment],  # segments of other processes that the worker does not map any more
     list[int],  # the numbers of the arenas whose descriptors come along
-    tuple[int, int, int],  # `WorkerProcess.memory_stats`
+    tuple[int, int, int],  # bytes of memory, see `WorkerProcess.unmapped`
 ]
 
 #: Kinds of results, and what follows in their tuple.
@@ -173,21 +173,22 @@ def send(sock: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> 
 
 
 class Outgoing:
-    """Messages to a reader that may be busy: sent as far as it takes them, without waiting."""
+    """Messages to a reader that may be busy: sent as far as it takes them, without waiting.
+
+    waiting
+        What it did not take yet.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.is_watched = False  # for writing, by the loop that polls
-        self._waiting: deque[tuple[memoryview, Sequence[int]]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: deque[tuple[memoryview, Sequence[int]]] = deque()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> int:
         """Queue a message, send what goes, return its length; sent descriptors are closed."""
         data = pack(message, len(descriptors))
-        self._waiting.append((memoryview(data), descriptors))
-        if len(self._waiting) == 1:
+        self.waiting.append((memoryview(data), descriptors))
+        if len(self.waiting) == 1:
             self.flush()
         return len(data)
 
@@ -196,14 +197,14 @@ class Outgoing:
         head = marshal.dumps(message, _VERSION)[:-4] + len(data).to_bytes(4, "little")
         length = len(head) + len(data)
         head = _HEADER.pack(length, 0) + head
-        self._waiting += [(memoryview(head), ()), (memoryview(data), ())]
+        self.waiting += [(memoryview(head), ()), (memoryview(data), ())]
         self.flush()
         return length
 
     def flush(self) -> None:
         """Send what the reader takes now."""
-        while self._waiting:
-            data, descriptors = self._waiting[0]
+        while self.waiting:
+            data, descriptors = self.waiting[0]
             try:
                 if descriptors:
                     sent = socket.send_fds(self.sock, [data], list(descriptors))
@@ -217,13 +218,13 @@ class Outgoing:
                 self.close()
                 return
             if sent < len(data):
-                self._waiting[0] = (data[sent:], ())
+                self.waiting[0] = (data[sent:], ())
             else:
-                self._waiting.popleft()
+                self.waiting.popleft()
 
     def close(self) -> None:
         """Forget what was not sent."""
-        for _, descriptors in self._waiting:
+        for _, descriptors in self.waiting:
             for fd in descriptors:
                 os.close(fd)
-        self._waiting.clear()
+        self.waiting.clear()

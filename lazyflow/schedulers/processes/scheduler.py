@@ -55,10 +55,10 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
                 "it before."
             )
         run.driver = self._running_driver()
-        if versions.look() != run.driver.reloads:
-            _say_reloads(run.driver)
         notices.look()
         surroundings.look()
+        if versions.look() != run.driver.reloads:
+            _say_reloads(run.driver)
         if run.driver.copies.advice:
             _advise(run.driver)
         run.environment = run.context.copy().run(environment.packed)
@@ -115,17 +115,17 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         """Have workers let go of what they keep by a name."""
         driver = self._driver
         if driver is not None:
-            driver.drop_named(name)
+            driver.loop.post(driver.drop_named, name)
 
     def _running_driver(self) -> Driver:
         driver = self._driver
-        if driver is None or driver.broken or not driver.starter.has_begun:
+        if driver is None or driver.broken or driver.thread.ident is None:  # it was not started
             with self._lock:
                 driver = self._driver
                 if driver is None or driver.broken:
                     # Known before its thread is waited for: a Ctrl-C meanwhile loses nothing.
                     driver = self._driver = Driver()
-                if not driver.starter.has_begun:
+                if driver.thread.ident is None:
                     driver.starter.begin()
         return driver
 

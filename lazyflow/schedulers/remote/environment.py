@@ -103,7 +103,7 @@ def enter(data: bytes) -> None:
     """Set the environment, inside the context in which the run's tasks are called."""
     directory, settings, errstate, precision, variables, address = pickle.loads(data)
     home.set(address)
-    config.set(settings).__enter__()
+    config.adopt(settings)
     if directory is not None and directory != _directory():
         with suppress(OSError):
             os.chdir(directory)

@@ -4,12 +4,15 @@ Everything that can happen to jobs, workers and values in any order, with all co
 each event (state_checks.py).
 """
 
+import ast
+from pathlib import Path
 
 import pytest
 from fake_worker import LARGE, Fake
 from state_scene import Scene, chain
 from state_simulator import Simulator
 
+from lazyflow.schedulers.processes import decisions
 from lazyflow.schedulers.processes.worker.task_worker import RunningFlight
 
 HARD = {
@@ -107,3 +110,15 @@ def test_a_timed_flight_answers_when_each_task_ran():
     for _, start, end, cpu in (first, second):
         assert 0 <= cpu <= end - start
     assert flight.take_outcomes()[3] == []
+
+
+def test_one_module_changes_where_tasks_are_and_their_counts():
+    fields = {"phase", "open", "flying", "left", "unsent", "site", "home", "holder", "copies"}
+    writers = {
+        path.name
+        for path in Path(decisions.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        and node.attr in fields
+    }
+    assert writers == {"pool_state.py"}

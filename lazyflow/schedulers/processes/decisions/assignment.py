@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from heapq import heappop
 from itertools import islice
 
 from lazyflow.schedulers.core.priorities import FairQueue
@@ -13,7 +14,6 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     FETCHING,
     MAPPING,
     MISSING,
-    MIXED,
     READY,
     SENT,
     WAITING,
@@ -25,7 +25,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Start,
     WorkerRecord,
 )
-from lazyflow.schedulers.processes.decisions.pool_state import Queues, State, is_at, pop
+from lazyflow.schedulers.processes.decisions.pool_state import Queues, State
 
 # -- which task is next -------------------------------------------------------------------
 #
@@ -47,7 +47,7 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
     """Take a further task of the same job; None when a task of another job should be the next."""
     queues = state.queues
     urgent = queues.by_priority[job.background]
-    if urgent and _is_outranked(queues, job, urgent):
+    if urgent.entries and _is_outranked(queues, job, urgent):
         return None
     following = lane.following
     if following:
@@ -59,7 +59,7 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
         found = _local(queues, worker, lane, job)
         if found is not None or following or lane.arrived or lane.queue:
             return found
-    free = pop(job) if job.ready else None
+    free = _pop(job) if job.ready else None
     return _steal(state, worker, job) if free is None and queues.queued else free
 
 
@@ -68,7 +68,7 @@ def first(state: State, worker: WorkerRecord) -> Node | None:
     queues = state.queues
     for lane, rota, urgent in zip(worker.lanes, queues.rota, queues.by_priority, strict=True):
         node = None
-        rank = urgent.first_rank() if urgent else None
+        rank = urgent.first_rank() if urgent.entries else None
         if rank is not None and rank < 0:
             node = _from_priorities(worker, urgent)
         if node is None:
@@ -103,8 +103,7 @@ def _local(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) ->
         following.pop()
         if is_valid and may(worker, node.job):
             if node.home is not None:  # it is in the queue, too
-                queues.queued -= 1
-                node.home = None
+                queues.take(node)
             return node
     if lane.arrived:
         fetched = _arrived(queues, worker, lane, job)
@@ -129,8 +128,7 @@ def _queued(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -
         if not is_allowed and is_bound(queues, node):
             bound.append(node)
             continue
-        queues.queued -= 1
-        node.home = None
+        queues.take(node)
         if is_allowed:
             found = node
             break
@@ -163,7 +161,7 @@ def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
     """Take a task that may run anywhere; the next flight begins with the next job."""
     for _ in range(len(rota)):
         job = rota[0]
-        node = pop(job) if may(worker, job) else None
+        node = _pop(job) if may(worker, job) else None
         if job.ready:
             rota.rotate(-1)
         else:
@@ -177,8 +175,18 @@ def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
 def _from_priorities(worker: WorkerRecord, urgent: FairQueue[Job]) -> Node | None:
     """Take the task with the highest priority that may run anywhere."""
     while (job := urgent.take(partial(may, worker))) is not None:
-        node = pop(job)
+        node = _pop(job)
         if node is not None:
+            return node
+    return None
+
+
+def _pop(job: Job) -> Node | None:
+    """Take a ready task that may go anywhere; None when there is none."""
+    ready = job.ready
+    while ready:
+        node: Node = heappop(ready)[3] if job.has_priorities else ready.pop()
+        if node.phase == READY and node.home is None:
             return node
     return None
 
@@ -238,8 +246,7 @@ def _steal_from(
             continue
         if wait > _seconds_to_move(node, thief):
             del queue[at]
-            queues.queued -= 1
-            node.home = None
+            queues.take(node)
             return node
     return None
 
@@ -249,10 +256,19 @@ def _seconds_to_move(node: Node, thief: WorkerRecord) -> float:
     seconds = FETCH
     for source in node.distinct:
         if source.value is MISSING:
-            seconds += 0 if is_at(source, thief) else source.size / BANDWIDTH
+            seconds += 0 if _is_at(source, thief) else source.size / BANDWIDTH
         elif source.holder is not thief and thief not in (source.copies or ()):
             seconds += source.size / MAPPING
     return seconds
+
+
+def _is_at(source: Node, worker: WorkerRecord) -> bool:
+    """Tell whether a made value is at a worker, or in this process, from which it can be sent."""
+    return (
+        source.value is not MISSING
+        or source.holder is worker
+        or (source.copies is not None and worker in source.copies)
+    )
 
 
 def is_at_hand(node: Node) -> bool:
@@ -278,7 +294,6 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
         if home is not None and not may(home, node.job) and not is_bound(queues, node):
             # There it would wait for a worker that may not run it, and a later job go first.
             queues.unqueue(node)
-            node.phase = READY
             queues.push(node)
 
 
@@ -372,7 +387,7 @@ def _fill(state: State, worker: WorkerRecord) -> Flight | None:
         return None
     state.flight_count += 1
     flight = Flight(state.flight_count)
-    _place(worker, node, flight)
+    state.refcounts.sent(node, worker, flight)
     node.job.last = worker
     pace = state.paces[node.function]
     if not pace.allowed or node.task._options.crash_retries == 0:
@@ -412,6 +427,7 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
     job = first.job
     lane = worker.lanes[job.background]
     budgets = {first.function: budget}
+    sent = state.refcounts.sent
     cost = flight.cost
     limit = _fair(state, worker, lane, job, cost)
     most = limit + min(limit, _target(state))
@@ -433,7 +449,7 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
         if not known[0] or node.task._options.crash_retries == 0:
             put_back(state.queues, worker, node)
             break
-        _place(worker, node, flight)
+        sent(node, worker, flight)
         known[0] -= 1
         cost += known[1]
     flight.cost = cost
@@ -484,67 +500,12 @@ def _even(state: State, worker: WorkerRecord, job: Job) -> int:
     return -(-left // max(1, min(state.size, job.cap))) - job.active[worker]
 
 
-def _place(worker: WorkerRecord, node: Node, flight: Flight) -> None:
-    """Count a task as sent: what follows from it can go along."""
-    job = node.job
-    if node.phase == FETCHING:
-        del worker.fetching[node]
-    node.phase = SENT
-    node.home = worker
-    job.active[worker] = job.active.get(worker, 0) + 1
-    flight.nodes.append(node)
-    followers = []
-    for user in node.users:
-        user.open -= 1
-        user.flying += 1
-        if user.site is None:
-            user.site = worker
-            if user.open:
-                flight.joins += 1
-        elif user.site is worker:
-            if not user.open:
-                flight.joins -= 1
-        else:
-            user.site = MIXED
-            continue
-        if not user.open and user.phase == WAITING and not user.job.has_priorities:
-            if user.job is job:
-                followers.append(user)
-            else:
-                worker.lanes[user.job.background].following.append(user)
-    if followers:
-        worker.lanes[job.background].following += followers[::-1]
-    drops = []
-    for source in node.distinct:
-        source.unsent -= 1
-        if source.phase == SENT or source.holder is worker:
-            is_only = source.copies is None
-        else:
-            is_only = _load(worker, source, flight)
-        if is_only and not source.unsent and not source.stays:
-            source.dropped = True
-            drops.append(source.id)
-    flight.drops.append(tuple(drops))
-
-
-def _load(worker: WorkerRecord, source: Node, flight: Flight) -> bool:
-    """Send a value along if the worker does not have it; return whether no other has it."""
-    copies = source.copies
-    if copies is None:
-        copies = source.copies = []
-    if worker not in copies:
-        copies.append(worker)
-        flight.loads.append(source)
-        worker.holding[source.id] = source
-    return source.holder is None and len(copies) == 1
-
-
 def _has_inputs(state: State, worker: WorkerRecord, node: Node) -> bool | None:
     """Tell whether all inputs are at the worker or at hand; else ask for them.
 
     None: the worker waits for enough, and should take no more such tasks.
     """
-    missing = [s for s in node.distinct if s.phase != SENT and not is_at(s, worker)]
+    missing = [s for s in node.distinct if s.phase != SENT and not _is_at(s, worker)]
     if not missing:
         return True
     queues = state.queues

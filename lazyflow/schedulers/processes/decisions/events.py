@@ -13,11 +13,11 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     DONE,
     FAILED,
     MISSING,
-    MIXED,
     READY,
     SENT,
     WAITING,
     Arrived,
+    Flight,
     Free,
     Job,
     Lost,
@@ -54,18 +54,18 @@ def answered(
         Nodes that were not run, since an input turned out to be a lazy value.
     """
     flight = worker.flight(number)
-    if flight is not None and times:
-        flight.nodes[0].job.seconds += sum(seconds for _, seconds in times.values())
     for function, (calls, seconds) in times.items():
         state.paces[function].measured(calls, seconds)
+        if flight is not None:
+            flight.nodes[0].job.seconds += seconds
     for node, value, size, is_there in done:
-        _done(state, node, worker, value, size, is_there)
+        state.done(node, worker, value, size, is_there)
     for node, error in failed:
         state.refcounts.leave(node, worker)
         state.refcounts.fail_all(node, error, worker)
     if deferred:
         _defer(state, worker, deferred)
-    _count_answers(worker, number, len(done) + len(failed) + len(deferred))
+    _count_answers(worker, flight, len(done) + len(failed) + len(deferred))
     assign(state)
 
 
@@ -79,7 +79,7 @@ def recalled(
         for node in nodes:
             state.refcounts.unsend(node, worker)
         back += nodes
-        _count_answers(worker, number, len(nodes))
+        _count_answers(worker, worker.flight(number), len(nodes))
     for node in back:
         state.refcounts.requeue(node)
     assign(state)
@@ -87,14 +87,8 @@ def recalled(
 
 def postponed(state: State, worker: WorkerRecord, number: int, node: Node) -> None:
     """Learn that a task returned a lazy value: `provide` or `fail` comes later."""
-    state.refcounts.await_again(node, worker)  # it ran: what drops its inputs drops them still
-    state.refcounts.uses_no_more(node, was_sent=True)
-    node.distinct = ()
-    node.open += 1  # for what it returned
-    node.stays = True  # tasks that were sent after it will come back and need it again
-    worker.forget.append(node.id)
-    _count_answers(worker, number, 1)
-    node.job.later[node] = None
+    state.refcounts.postponed(node, worker)
+    _count_answers(worker, worker.flight(number), 1)
     if node.job.over:
         state.refcounts.abandon([node])
 
@@ -111,42 +105,7 @@ def _defer(state: State, worker: WorkerRecord, nodes: Sequence[Node]) -> None:
         state.refcounts.requeue(node)
 
 
-def _done(
-    state: State, node: Node, worker: WorkerRecord, value: Any, size: int, is_there: bool
-) -> None:
-    refcounts = state.refcounts
-    node.phase = DONE
-    node.home = None
-    node.value = value
-    node.size = size
-    if node in node.job.once:
-        node.job.once[node] = True
-    if node.packed:
-        node.packed = ()
-    if is_there or node.dropped:  # dropped already, as its last user began: lost with that
-        node.holder = worker
-        worker.holding[node.id] = node
-    for user in node.users:
-        user.flying -= 1
-        if not user.flying:
-            user.site = None
-            if not user.open and user.phase == WAITING:
-                state.queues.make_ready(user)
-    for source in node.distinct:
-        source.left -= 1
-        if not source.left:
-            refcounts.let_go(source)
-    if node.want:
-        state.lineage.offer(node)
-    if not node.left:
-        refcounts.release(node)
-    elif node.dropped and node.unsent:
-        state.lineage.remake_dropped(node)
-    refcounts.not_active(node.job, worker)
-
-
-def _count_answers(worker: WorkerRecord, number: int, count: int) -> None:
-    flight = worker.flight(number)
+def _count_answers(worker: WorkerRecord, flight: Flight | None, count: int) -> None:
     if flight is not None:
         flight.unanswered -= count
         if not flight.unanswered:
@@ -161,32 +120,14 @@ def provide(state: State, node: Node, value: Any, size: int = 0) -> None:
     if node.phase != WAITING:
         state.out.append(Free(value))
         return
-    node.phase = DONE
-    node.open = 0
-    node.value = value
-    node.size = size
-    job = node.job
-    job.later.pop(node, None)
-    if node in job.once:
-        job.once[node] = True
-    for user in node.users:
-        user.open -= 1
-        if not user.open and not user.flying and user.phase == WAITING:
-            state.queues.make_ready(user)
-    if node.want:
-        state.lineage.offer(node)
-    if not node.left:
-        state.refcounts.release(node)
+    state.provided(node, value, size)
     assign(state)
 
 
 def packed(state: State, found: Iterable[tuple[Node, tuple[Any, ...]]]) -> None:
     """Take the arguments of some tasks as they are sent."""
     for node, arguments in found:
-        node.packed = arguments
-        node.open -= 1
-        if not node.open and not node.flying:
-            state.queues.make_ready(node)
+        state.lineage.packed(node, arguments)
     assign(state)
 
 
@@ -249,8 +190,7 @@ def want(state: State, node: Node) -> None:
 def unpin(state: State, node: Node) -> None:
     """Learn that nobody outside holds the value of a node any more."""
     if node.pinned:
-        node.pinned = False
-        node.left -= 1
+        state.refcounts.unpin(node)
         state.refcounts.not_unsafe(node)
         if not node.left:
             state.refcounts.let_go(node)
@@ -285,17 +225,11 @@ def add_job(state: State, job: Job, failed: Iterable[tuple[Node, Any]] = ()) -> 
         if node.packed == ():
             state.lineage.pack(node)
         for source in node.distinct:
-            phase = source.phase
-            if phase == SENT:
-                node.flying += 1
-                if node.site is not source.home:
-                    node.site = source.home if node.site is None else MIXED
-            elif phase != DONE:
-                node.open += 1
-                if phase == FAILED:
-                    failed.append((node, source.value))
+            if source.phase == FAILED:
+                failed.append((node, source.value))
+            state.lineage.wait_for(node, source)
             if source.job is not job:
-                _depend(job, node, source)
+                state.lineage.depend(node, source)
     job.lineage_size = len(job.nodes) + sum(d.lineage_size for d in job.depends)
     job.seconds = sum(d.seconds for d in job.depends)
     state.size = max(state.size, job.cap)
@@ -308,16 +242,6 @@ def add_job(state: State, job: Job, failed: Iterable[tuple[Node, Any]] = ()) -> 
     assign(state)
 
 
-def _depend(job: Job, node: Node, source: Node) -> None:
-    """Let a node use a value of another job."""
-    source.users.append(node)
-    source.left += 1
-    source.unsent += 1
-    if source.job not in job.depends:
-        job.depends.add(source.job)
-        source.job.dependents += 1
-
-
 def end_job(state: State, job: Job) -> None:
     """Give up what a job still wanted: it is over. Values of it that are held stay."""
     if job.over:
@@ -328,8 +252,7 @@ def end_job(state: State, job: Job) -> None:
     for node in reversed(job.nodes):
         is_wanted = node.want and node not in job.delivered
         if node.pinned and node not in job.delivered:
-            node.pinned = False
-            node.left -= 1
+            state.refcounts.unpin(node)
         phase = node.phase
         if phase < SENT:
             if is_wanted or not node.left:  # tasks of other jobs that wait for it fail
@@ -339,7 +262,8 @@ def end_job(state: State, job: Job) -> None:
             state.refcounts.let_go(node)
     if was_needed:
         purge(state.workers)
-    _run_later_again(state, job)
+    if job.later:
+        _run_later_again(state, job)
     state.refcounts.ended.append(job)
     state.lineage.sweep()
 
@@ -357,8 +281,7 @@ def _run_later_again(state: State, job: Job) -> None:
         lost += state.lineage.count_in(node)
     for node in (*later, *state.lineage.remake(lost)):
         state.refcounts.requeue(node)
-    if later:
-        assign(state)
+    assign(state)
 
 
 def give_up(state: State, nodes: Iterable[Node]) -> None:
@@ -366,8 +289,7 @@ def give_up(state: State, nodes: Iterable[Node]) -> None:
     unneeded = set(nodes)
     for node in unneeded:
         if node.pinned and node.phase < SENT and node not in node.job.delivered:
-            node.pinned = False
-            node.left -= 1
+            state.refcounts.unpin(node)
     state.refcounts.abandon([n for n in unneeded if n.phase < SENT], unneeded)
     state.lineage.sweep()
 
@@ -451,7 +373,7 @@ def lost(
     state.out.clear()
     state.out.extend(for_others)
     back = _take_back(state, worker)
-    again = state.lineage.remake(_drop_values(worker), died)
+    again = state.lineage.remake(state.refcounts.holder_lost(worker), died)
     if guilty is not None:
         crashes = guilty.job.crashes
         attempts = crashes[guilty] = crashes.get(guilty, 0) + 1
@@ -498,21 +420,3 @@ def _take_back(state: State, worker: WorkerRecord) -> list[Node]:
     for node in waiting:
         state.queues.unqueue(node)
     return back + waiting
-
-
-def _drop_values(worker: WorkerRecord) -> list[Node]:
-    """Take a worker out as a holder; return the nodes whose values are nowhere now."""
-    missing = []
-    for node in worker.holding.values():
-        copies = node.copies
-        if copies is not None and worker in copies:
-            copies.remove(worker)
-            if not copies:
-                node.copies = None
-        if node.holder is worker:
-            node.holder = None
-            node.sharing = False
-            if node.phase == DONE and node.value is MISSING:
-                missing.append(node)
-    worker.holding.clear()
-    return missing

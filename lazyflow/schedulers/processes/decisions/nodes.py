@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from lazyflow.graph.task import Task
@@ -53,19 +55,18 @@ class _NoValue:
 MISSING: Any = _NoValue()
 
 
+@dataclass(slots=True, eq=False)
 class Literal:
     """A value of the caller's that is encoded when the first worker needs it.
 
     The value outlives its encoded form: a task that has to run again may need it again.
     """
 
-    __slots__ = ("encoded", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.encoded: Any = None
+    value: Any
+    encoded: Any = None
 
 
+@dataclass(slots=True, eq=False)
 class Lane:
     """The tasks that should run at one worker, of foreground jobs or of background jobs.
 
@@ -79,10 +80,9 @@ class Lane:
         Ready tasks whose inputs are at the worker: a stack, of which others steal the oldest.
     """
 
-    def __init__(self) -> None:
-        self.following: list[Node] = []
-        self.arrived: deque[Node] = deque()
-        self.queue: deque[Node] = deque()
+    following: list[Node] = field(default_factory=list)
+    arrived: deque[Node] = field(default_factory=deque)
+    queue: deque[Node] = field(default_factory=deque)
 
 
 class WorkerRecord:
@@ -134,6 +134,7 @@ class WorkerRecord:
 MIXED = WorkerRecord(-1)
 
 
+@dataclass(slots=True, eq=False)
 class Flight:
     """Tasks that are sent to a worker in one message.
 
@@ -158,27 +159,22 @@ class Flight:
         The number of tasks whose outcome has not come.
     """
 
-    __slots__ = (
-        "cost", "drops", "forget", "is_late", "is_short", "joins", "loads", "nodes", "number",
-        "unanswered",
-    )
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.nodes: list[Node] = []
-        self.forget: list[int] = []
-        self.loads: list[Node] = []
-        self.drops: list[tuple[int, ...]] = []
-        self.cost = 0.0
-        self.joins = 0
-        self.is_short = True
-        self.is_late = False
-        self.unanswered = 0
+    number: int
+    nodes: list[Node] = field(default_factory=list)
+    forget: list[int] = field(default_factory=list)
+    loads: list[Node] = field(default_factory=list)
+    drops: list[tuple[int, ...]] = field(default_factory=list)
+    cost: float = 0.0
+    joins: int = 0
+    is_short: bool = True
+    is_late: bool = False
+    unanswered: int = 0
 
 
 _ids = count(1)  # 0 and below mean "no task" in the word for what a worker runs
 
 
+@dataclass(slots=True, eq=False)
 class Node:
     """One task of one run, or a value that one run takes from elsewhere.
 
@@ -207,45 +203,39 @@ class Node:
         task is sent.
     """
 
-    __slots__ = (
-        "copies", "distinct", "dropped", "flying", "function", "holder", "home", "i", "id",
-        "inputs", "job", "keep", "left", "open", "packed", "phase", "pinned", "sharing", "site",
-        "size", "stays", "task", "unsent", "users", "value", "want",
-    )
-
-    def __init__(self, job: Job, i: int, task: Task, function: int) -> None:
-        self.id = next(_ids)
-        self.job = job
-        self.i = i
-        self.task = task
-        self.function = function
-        self.inputs: tuple[Node, ...] = ()
-        self.distinct: tuple[Node, ...] = ()
-        self.users: list[Node] = []
-        self.phase = WAITING
-        self.open = 0
-        self.flying = 0
-        self.left = 0
-        self.unsent = 0
-        self.site: WorkerRecord | None = None
-        self.home: WorkerRecord | None = None
-        self.holder: WorkerRecord | None = None
-        self.copies: list[WorkerRecord] | None = None
-        self.value: Any = MISSING
-        self.size = 0
-        self.pinned = False
-        self.dropped = False
-        self.stays = False
-        self.sharing = False
-        self.keep = 1
-        self.want = 0
-        self.packed: tuple[Any, ...] | None = None
+    job: Job
+    i: int
+    task: Task
+    function: int
+    id: int = field(default_factory=partial(next, _ids))
+    inputs: tuple[Node, ...] = ()
+    distinct: tuple[Node, ...] = ()
+    users: list[Node] = field(default_factory=list)
+    phase: int = WAITING
+    open: int = 0
+    flying: int = 0
+    left: int = 0
+    unsent: int = 0
+    site: WorkerRecord | None = None
+    home: WorkerRecord | None = None
+    holder: WorkerRecord | None = None
+    copies: list[WorkerRecord] | None = None
+    value: Any = MISSING
+    size: int = 0
+    pinned: bool = False
+    dropped: bool = False
+    stays: bool = False
+    sharing: bool = False
+    keep: int = 1
+    want: int = 0
+    packed: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         names = ("waiting", "ready", "fetching", "sent", "done", "gone", "failed")
         return f"<Node {self.id} {names[self.phase]}>"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Job:
     """The tasks of one run.
 
@@ -296,37 +286,28 @@ class Job:
         The number of tasks that a lost value of this job might need again.
     """
 
-    __slots__ = (
-        "active", "background", "cap", "crash_retries", "crashes", "delivered", "dependents",
-        "depends", "given", "has_priorities", "last", "later", "lineage_size", "listed", "nodes",
-        "once", "over", "ready", "run", "seconds", "unsafe", "verdicts",
-    )
-
-    def __init__(
-        self, run: Any, cap: int, background: bool = False, has_priorities: bool = False
-    ) -> None:
-        self.run = run
-        self.cap = cap
-        self.background = background
-        self.has_priorities = has_priorities
-        self.nodes: list[Node] = []
-        self.ready: list[Any] = []
-        self.active: dict[WorkerRecord, int] = {}
-        self.last: WorkerRecord | None = None
-        self.crash_retries = 2  # of tasks that have no crash_retries of their own
-        self.crashes: dict[Node, int] = {}
-        self.listed = False
-        self.over = False
-        self.given: set[Node] = set()
-        self.delivered: set[Node] = set()
-        self.later: dict[Node, Any] = {}
-        self.once: dict[Node, bool] = {}
-        self.verdicts: dict[Node, Any] = {}
-        self.unsafe: set[Node] = set()
-        self.depends: set[Job] = set()
-        self.dependents = 0
-        self.lineage_size = 0
-        self.seconds = 0.0
+    run: Any
+    cap: int
+    background: bool = False
+    has_priorities: bool = False
+    crash_retries: int = 2  # of tasks that have no crash_retries of their own
+    nodes: list[Node] = field(default_factory=list)
+    ready: list[Any] = field(default_factory=list)
+    active: dict[WorkerRecord, int] = field(default_factory=dict)
+    last: WorkerRecord | None = None
+    crashes: dict[Node, int] = field(default_factory=dict)
+    listed: bool = False
+    over: bool = False
+    given: set[Node] = field(default_factory=set)
+    delivered: set[Node] = field(default_factory=set)
+    later: dict[Node, Any] = field(default_factory=dict)
+    once: dict[Node, bool] = field(default_factory=dict)
+    verdicts: dict[Node, Any] = field(default_factory=dict)
+    unsafe: set[Node] = field(default_factory=set)
+    depends: set[Job] = field(default_factory=set)
+    dependents: int = 0
+    lineage_size: int = 0
+    seconds: float = 0.0
 
     def crash_retries_of(self, task: Task) -> int:
         """Return how often a task is run again after a death of its worker."""
@@ -334,6 +315,7 @@ class Job:
         return self.crash_retries if own is None else own
 
 
+@dataclass(slots=True)
 class Pace:
     """What was measured of one function.
 
@@ -343,11 +325,8 @@ class Pace:
         How many tasks of the function may go in one flight with others; 0: none was measured.
     """
 
-    __slots__ = ("allowed", "mean")
-
-    def __init__(self) -> None:
-        self.mean = 0.01
-        self.allowed = 0
+    mean: float = 0.01
+    allowed: int = 0
 
     def measured(self, calls: int, seconds: float) -> None:
         """Take in that so many calls took so long."""
@@ -363,121 +342,90 @@ class Pace:
 # `WorkerRecord.forget` that go with its next flight, or with a message of their own.
 
 
-class ToWorker:
-    """An instruction that is void when its worker dies before it is carried out."""
-
-    __slots__ = ("worker",)
-
-    def __init__(self, worker: WorkerRecord) -> None:
-        self.worker = worker
-
-
-class Send(ToWorker):
+class Send(NamedTuple):
     """Send a flight of tasks."""
 
-    __slots__ = ("flight",)
-
-    def __init__(self, worker: WorkerRecord, flight: Flight) -> None:
-        self.worker = worker
-        self.flight = flight
+    worker: WorkerRecord
+    flight: Flight
 
 
-class Share(ToWorker):
+class Share(NamedTuple):
     """Have a worker send the value of a node to the parent."""
 
-    __slots__ = ("node",)
-
-    def __init__(self, worker: WorkerRecord, node: Node) -> None:
-        self.worker = worker
-        self.node = node
+    worker: WorkerRecord
+    node: Node
 
 
-class Recall(ToWorker):
+class Recall(NamedTuple):
     """Have a worker give back what it did not begin, and answer what is done."""
 
-    __slots__ = ()
+    worker: WorkerRecord
 
 
-class OfValue:
-    """An instruction about a node's value, or about the error that is there instead."""
-
-    __slots__ = ("node", "value")
-
-    def __init__(self, node: Node, value: Any) -> None:
-        self.node = node
-        self.value = value
-
-
-class Deliver(OfValue):
+class Deliver(NamedTuple):
     """Hand a wanted value to its run; MISSING: it is at the node's holder."""
 
-    __slots__ = ()
+    node: Node
+    value: Any
 
 
-class Arrived(OfValue):
+class Arrived(NamedTuple):
     """Report that a delivered value is in this process, or is here again."""
 
-    __slots__ = ()
+    node: Node
+    value: Any
 
 
-class ReportFailure(OfValue):
+class ReportFailure(NamedTuple):
     """Report the error of a task that failed, or of something that it needs."""
 
-    __slots__ = ()
+    node: Node
+    error: Any
 
 
-class Lost(OfValue):
+class Lost(NamedTuple):
     """Report why a delivered value can't be had any more."""
 
-    __slots__ = ()
+    node: Node
+    error: Any
 
 
-class EndLater(OfValue):
+class EndLater(NamedTuple):
     """End the run that makes a node's value in the place of its task: nobody needs it.
 
-    `value` is the parent of that run if it is not the job's own run.
+    `parent` is the parent of that run if it is not the job's own run.
     """
 
-    __slots__ = ()
+    node: Node
+    parent: Any
 
 
-class Pack:
+class Pack(NamedTuple):
     """Have the arguments of a node pickled, or its `Literal`; the event `packed` follows."""
 
-    __slots__ = ("node",)
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    node: Node
 
 
-class Forget:
+class Forget(NamedTuple):
     """Forget the run of a job: nothing of it can be needed again."""
 
-    __slots__ = ("job",)
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    job: Job
 
 
-class Free:
+class Free(NamedTuple):
     """Free this `Encoded`, or that of this `Literal`: nobody needs it."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    value: Any
 
 
-class Start:
+class Start(NamedTuple):
     """Start so many more workers."""
 
-    __slots__ = ("count",)
-
-    def __init__(self, count: int) -> None:
-        self.count = count
+    number: int
 
 
+#: Those that are void when their worker dies before they are carried out.
+ToWorker: TypeAlias = Send | Share | Recall
 Instruction: TypeAlias = (
-    Send | Share | Recall | Deliver | ReportFailure | Arrived | Lost | EndLater | Pack | Forget
-    | Free | Start
+    ToWorker | Deliver | ReportFailure | Arrived | Lost | EndLater | Pack | Forget | Free | Start
 )

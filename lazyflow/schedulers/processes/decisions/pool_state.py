@@ -1,5 +1,9 @@
 """The state of the processes scheduler: queues, counts of uses, lineage, and `State`, with all.
 
+All changes of where a task is (`Node.phase` and its places) and of its counts are made here, by
+what happens to it: `RefCounts.sent`, `State.done`, `RefCounts.fail_all`, `Lineage.remake`,
+`RefCounts.release`. The tests of random histories count all of it again after each event.
+
 Nothing here knows a clock, a process or a socket, so the decisions are tested by themselves with
 random histories. An event is a function of a `State`, in events.py; what has to be done is
 appended to `out` as an instruction, see nodes.py.
@@ -9,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence, Set
-from heapq import heappop, heappush
+from heapq import heappush
 from math import inf
 from typing import Any
 
@@ -31,6 +35,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Arrived,
     Deliver,
     EndLater,
+    Flight,
     Forget,
     Free,
     Instruction,
@@ -90,7 +95,6 @@ class Queues:
 
     def make_ready(self, node: Node) -> None:
         """Queue a task whose inputs are all made."""
-        node.phase = READY
         best = None
         if self.stuck:
             best = next((s.holder for s in node.distinct if s in self.stuck), None)
@@ -110,6 +114,7 @@ class Queues:
 
     def push(self, node: Node) -> None:
         """Let a ready task run anywhere."""
+        node.phase = READY
         node.home = None
         job = node.job
         if job.has_priorities:
@@ -122,6 +127,11 @@ class Queues:
         if not job.listed:
             job.listed = True
             self.rota[job.background].append(job)
+
+    def take(self, node: Node) -> None:
+        """Take a ready task out of the queue of its worker."""
+        self.queued -= 1
+        node.home = None
 
     def unqueue(self, node: Node) -> None:
         """Have a ready or fetching task wait again; the caller may end it."""
@@ -172,16 +182,6 @@ class Queues:
                 worker.lanes[node.job.background].arrived.append(node)
 
 
-def pop(job: Job) -> Node | None:
-    """Take a ready task that may go anywhere; None when there is none."""
-    ready = job.ready
-    while ready:
-        node: Node = heappop(ready)[3] if job.has_priorities else ready.pop()
-        if node.phase == READY and node.home is None:
-            return node
-    return None
-
-
 def _best_worker(sources: Sequence[Node]) -> WorkerRecord | None:
     """Return the worker that has most bytes of these values."""
     if len(sources) == 1:
@@ -196,15 +196,6 @@ def _best_worker(sources: Sequence[Node]) -> WorkerRecord | None:
                     sizes[at] = sizes.get(at, 0) + size
         best = max(sizes, key=sizes.__getitem__) if sizes else None
     return None if best is None or best.doomed else best
-
-
-def is_at(source: Node, worker: WorkerRecord) -> bool:
-    """Tell whether a made value is at a worker, or in this process, from which it can be sent."""
-    return (
-        source.value is not MISSING
-        or source.holder is worker
-        or (source.copies is not None and worker in source.copies)
-    )
 
 
 def purge(workers: Iterable[WorkerRecord]) -> None:
@@ -242,25 +233,75 @@ class RefCounts:
         self.room = 1 << 30
         self._kept_bytes = 0
 
-    # -- tasks that ran, or did not ---------------------------------------------------------
+    # -- tasks that are sent, ran, or did not run -------------------------------------------
+
+    def sent(self, node: Node, worker: WorkerRecord, flight: Flight) -> None:
+        """Count a task as sent: what follows from it can go along."""
+        job = node.job
+        if node.phase == FETCHING:
+            del worker.fetching[node]
+        node.phase = SENT
+        node.home = worker
+        job.active[worker] = job.active.get(worker, 0) + 1
+        flight.nodes.append(node)
+        followers = []
+        for user in node.users:
+            user.open -= 1
+            user.flying += 1
+            if user.site is None:
+                user.site = worker
+                if user.open:
+                    flight.joins += 1
+            elif user.site is worker:
+                if not user.open:
+                    flight.joins -= 1
+            else:
+                user.site = MIXED
+                continue
+            if not user.open and user.phase == WAITING and not user.job.has_priorities:
+                if user.job is job:
+                    followers.append(user)
+                else:
+                    worker.lanes[user.job.background].following.append(user)
+        if followers:
+            worker.lanes[job.background].following += followers[::-1]
+        drops = []
+        for source in node.distinct:
+            source.unsent -= 1
+            if source.phase == SENT or source.holder is worker:
+                is_only = source.copies is None
+            else:
+                is_only = self._load(source, worker, flight)
+            if is_only and not source.unsent and not source.stays:
+                source.dropped = True
+                drops.append(source.id)
+        flight.drops.append(tuple(drops))
+
+    @staticmethod
+    def _load(source: Node, worker: WorkerRecord, flight: Flight) -> bool:
+        """Send a value along if the worker does not have it; return whether no other has it."""
+        copies = source.copies
+        if copies is None:
+            copies = source.copies = []
+        if worker not in copies:
+            copies.append(worker)
+            flight.loads.append(source)
+            worker.holding[source.id] = source
+        return source.holder is None and len(copies) == 1
 
     def leave(self, node: Node, worker: WorkerRecord) -> None:
         """Count a task as not on its way any more."""
-        self.not_active(node.job, worker)
         for user in node.users:
             user.flying -= 1
             if not user.flying:
                 user.site = None
-
-    def not_active(self, job: Job, worker: WorkerRecord) -> None:
-        """Lower the number of tasks that a job has at a worker by one."""
-        count = job.active[worker] - 1
-        if count:
-            job.active[worker] = count
-            return
-        del job.active[worker]
-        if job.over and not job.active:
-            self.ended.append(job)
+        job = node.job
+        active = job.active
+        active[worker] -= 1
+        if not active[worker]:
+            del active[worker]
+            if job.over and not active:
+                self.ended.append(job)
 
     def unsend(self, node: Node, worker: WorkerRecord) -> None:
         """Take back a task that did not run; those sent after it come first."""
@@ -277,6 +318,16 @@ class RefCounts:
         node.dropped = False
         for user in node.users:
             user.open += 1
+
+    def postponed(self, node: Node, worker: WorkerRecord) -> None:
+        """Have a task wait for what it returned: it ran, so what drops its inputs drops them."""
+        self.await_again(node, worker)
+        self.uses_no_more(node, was_sent=True)
+        node.distinct = ()
+        node.open += 1
+        node.stays = True  # tasks that were sent after it will come back and need it again
+        worker.forget.append(node.id)
+        node.job.later[node] = None
 
     def requeue(self, node: Node) -> None:
         """Queue a task that was taken back, when its inputs are there and it is needed."""
@@ -442,6 +493,28 @@ class RefCounts:
         node.stays = True
         self.forget(node)
 
+    def unpin(self, node: Node) -> None:
+        """Count out that somebody outside holds a value."""
+        node.pinned = False
+        node.left -= 1
+
+    def holder_lost(self, worker: WorkerRecord) -> list[Node]:
+        """Take a worker out as a holder; return the nodes whose values are nowhere now."""
+        missing = []
+        for node in worker.holding.values():
+            copies = node.copies
+            if copies is not None and worker in copies:
+                copies.remove(worker)
+                if not copies:
+                    node.copies = None
+            if node.holder is worker:
+                node.holder = None
+                node.sharing = False
+                if node.phase == DONE and node.value is MISSING:
+                    missing.append(node)
+        worker.holding.clear()
+        return missing
+
     def not_unsafe(self, node: Node) -> None:
         """Keep no lineage for a value any more: it is here, or nobody holds it, or it failed."""
         self.unsafe.pop(node, None)
@@ -499,7 +572,8 @@ class Lineage:
                 return
             delivered.add(node)
         if node.value is not MISSING:
-            self._refcounts.not_unsafe(node)
+            if not is_new:
+                self._refcounts.not_unsafe(node)
         elif node.pinned:
             job.unsafe.add(node)
             self._refcounts.unsafe[node] = None
@@ -564,7 +638,8 @@ class Lineage:
         if job.listed:
             self._queues.rota[job.background].remove(job)
             job.listed = False
-        self._queues.by_priority[job.background].remove(job)
+        if job.has_priorities:
+            self._queues.by_priority[job.background].remove(job)
         job.nodes = []
         job.ready = []
         job.lineage_size = 0
@@ -630,15 +705,9 @@ class Lineage:
         for source in node.distinct:
             source.left += 1
             source.unsent += 1
+            self.wait_for(node, source)
             phase = source.phase
-            if phase == SENT:
-                node.flying += 1
-                # What is sent there takes the value along, so this task must not follow.
-                at = MIXED if source.dropped else source.home
-                node.site = at if node.flying == 1 or node.site is at else MIXED
-            elif phase < SENT:
-                node.open += 1
-            elif phase == GONE:
+            if phase == GONE:
                 lost.append(source)  # it counts itself in at its users
             elif phase == DONE and source.dropped:
                 self._refcounts.treat_as_dropped(source)
@@ -648,10 +717,39 @@ class Lineage:
             self.pack(node)
         return lost
 
+    @staticmethod
+    def wait_for(node: Node, source: Node) -> None:
+        """Count an input of a task that is not made yet."""
+        if source.phase == SENT:
+            node.flying += 1
+            # What is sent there takes the value along, so this task must not follow.
+            at = MIXED if source.dropped else source.home
+            node.site = at if node.flying == 1 or node.site is at else MIXED
+        elif source.phase < SENT:
+            node.open += 1
+
+    @staticmethod
+    def depend(node: Node, source: Node) -> None:
+        """Let a node use a value of another job."""
+        source.users.append(node)
+        source.left += 1
+        source.unsent += 1
+        job = node.job
+        if source.job not in job.depends:
+            job.depends.add(source.job)
+            source.job.dependents += 1
+
     def pack(self, node: Node) -> None:
         """Have another thread pickle what is sent of a node; the node waits for it."""
         node.open += 1
         self._out.append(Pack(node))
+
+    def packed(self, node: Node, arguments: tuple[Any, ...]) -> None:
+        """Take the arguments of a node as they are sent."""
+        node.packed = arguments
+        node.open -= 1
+        if not node.open and not node.flying:
+            self._queues.make_ready(node)
 
     def remake_dropped(self, node: Node) -> None:
         """Have a value made again that was just made and is dropped before all have used it."""
@@ -706,3 +804,43 @@ class State:
         self.flight_count = 0
         self.is_job_of_priorities_next = False
         self.has_moved = False
+
+    def done(
+        self, node: Node, worker: WorkerRecord, value: Any, size: int, is_there: bool
+    ) -> None:
+        """Take what a worker has made; it may have the value still."""
+        if node.packed:
+            node.packed = ()
+        if is_there or node.dropped:  # dropped already, as its last user began: lost with that
+            node.holder = worker
+            worker.holding[node.id] = node
+        self.refcounts.leave(node, worker)
+        if node.distinct:
+            self.refcounts.uses_no_more(node, was_sent=True)
+        self._made(node, value, size)
+        if node.dropped and node.left and node.unsent:
+            self.lineage.remake_dropped(node)
+
+    def provided(self, node: Node, value: Any, size: int) -> None:
+        """Take a value that no task of its own makes."""
+        node.open = 0
+        node.job.later.pop(node, None)
+        for user in node.users:
+            user.open -= 1
+        self._made(node, value, size)
+
+    def _made(self, node: Node, value: Any, size: int) -> None:
+        """Take a value, for which no user waits any more."""
+        node.phase = DONE
+        node.home = None
+        node.value = value
+        node.size = size
+        if node in node.job.once:
+            node.job.once[node] = True
+        for user in node.users:
+            if not user.open and not user.flying and user.phase == WAITING:
+                self.queues.make_ready(user)
+        if node.want:
+            self.lineage.offer(node)
+        if not node.left:
+            self.refcounts.release(node)

@@ -28,17 +28,10 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     MISSING,
     SENT,
     WAITING,
-    Arrived,
-    Deliver,
-    EndLater,
-    Forget,
-    Free,
+    Flight,
     Job,
     Literal,
-    Lost,
     Node,
-    Pack,
-    ReportFailure,
     WorkerRecord,
 )
 from lazyflow.schedulers.processes.decisions.pool_state import State
@@ -111,7 +104,7 @@ class ValueTable:
             events.provide(self._state, node, Literal(value))
         else:
             node.value, node.packed = Literal(value), ()
-            self.pack(Pack(node))
+            self.pack(node)
 
     def delivered(self, run: Any, i: int, value: Any, error: BaseException | None) -> None:
         """Take what was made in the place of a task that returned a lazy value, or why it was not.
@@ -133,9 +126,9 @@ class ValueTable:
 
     # -- packed -----------------------------------------------------------------------------
 
-    def pack(self, do: Pack) -> None:
+    def pack(self, node: Node) -> None:
         """Have a node's arguments pickled, when all instructions are done."""
-        self.unpacked.setdefault(do.node.job, []).append(do.node)
+        self.unpacked.setdefault(node.job, []).append(node)
 
     def begin_packing(self) -> None:
         """Start a thread for each job whose nodes have to be packed."""
@@ -187,15 +180,15 @@ class ValueTable:
         self._fetches.setdefault(node, []).append(waits)
         events.want(self._state, node)
 
-    def arrived(self, do: Arrived) -> None:
+    def arrived(self, node: Node, value: Any) -> None:
         """Hand a value to all that wait for it."""
-        for fetch in self._fetches.pop(do.node, ()):
-            fetch.done(do.value)
+        for fetch in self._fetches.pop(node, ()):
+            fetch.done(value)
 
-    def lost(self, do: Lost) -> None:
+    def lost(self, node: Node, error: Any) -> None:
         """Wake all that wait for a value that can't be had."""
-        for fetch in self._fetches.pop(do.node, ()):
-            fetch.done(None, do.value)
+        for fetch in self._fetches.pop(node, ()):
+            fetch.done(None, error)
 
     def refuse_fetches(self, why: BaseException) -> None:
         """Wake all that wait for a value: none comes any more."""
@@ -203,10 +196,6 @@ class ValueTable:
             for fetch in waiting:
                 fetch.done(None, why)
         self._fetches.clear()
-
-    def free(self, do: Free) -> None:
-        """Count out a value that nobody needs."""
-        self._memory.remove(do.value)
 
 
 # -- runs in the driver's thread: they are taken in, given results and failures, and end --
@@ -245,9 +234,9 @@ class Runs:
 
     # -- results ----------------------------------------------------------------------------
 
-    def deliver(self, do: Deliver) -> None:
+    def deliver(self, node: Node, value: Any) -> None:
         """Hand a wanted value to its run."""
-        node, value, job = do.node, do.value, do.node.job
+        job = node.job
         run = job.run
         if job.over or run is None:  # it ended meanwhile, and nobody will have the value
             events.unpin(self._state, node)
@@ -265,9 +254,9 @@ class Runs:
         run.arrived(node.i, value)
         self._finish_if_made(job)
 
-    def report_failure(self, do: ReportFailure) -> None:
+    def report_failure(self, node: Node, error: Any) -> None:
         """Report to a run that a task of it failed."""
-        node, error, job = do.node, do.value, do.node.job
+        job = node.job
         run = job.run
         if job.over or run is None or run.over:
             return
@@ -300,10 +289,10 @@ class Runs:
             if job.run is run:  # for tasks that have to run again; not the plan and what it holds
                 job.run = EndedRun(run)
 
-    def forget(self, do: Forget) -> None:
+    def forget(self, job: Job) -> None:
         """Let go of all that was kept for a run."""
         driver = self._driver
-        run, do.job.run = do.job.run, None
+        run, job.run = job.run, None
         if run is not None:
             driver.memory.drop_constants(run.literals)
             gone = driver.functions.release(run.functions.values())
@@ -320,27 +309,19 @@ class Runs:
             return
         run.cull(replace_threads=True)
         if not run.over and run.nodes and run.unneeded:
-            nodes = [run.nodes[i] for i in run.unneeded]
-            events.give_up(self._state, [n for n in nodes if n.job is run.job])
+            unneeded = [run.nodes[i] for i in run.unneeded]
+            events.give_up(self._state, [n for n in unneeded if n.job is run.job])
             run.wanted -= run.unneeded
             self._finish_if_made(run.job)
 
-    def end_later(self, do: EndLater) -> None:
+    def end_later(self, node: Node, parent: Any) -> None:
         """End the run that makes a value which nobody needs; its parent goes on."""
-        maker = do.node.job.run if do.value is None else do.value
+        maker = node.job.run if parent is None else parent
         for child in tuple(getattr(maker, "children", ())):
-            if child.parent == (maker, do.node.i):
+            if child.parent == (maker, node.i):
                 maker.children.discard(child)
                 child.parent = None
                 child.cancel(Cancelled("nobody needs the value any more"))
-
-    def cancel_all(self, error: BaseException) -> list[RemoteRun]:
-        """Cancel all runs; return them. They are ended by a step that each posts."""
-        runs: list[RemoteRun] = self._driver.pool.runs()
-        for run in runs:
-            if not run.over:
-                run.cancel(error)
-        return runs
 
     # -- tasks that nobody wants any more ---------------------------------------------------
 
@@ -431,7 +412,7 @@ class Driver:
         self.starter = LoopThread(self._serve)
         self.thread = self.starter.thread
 
-    def _instruction_handlers(self) -> dict[type, Callable[[Any], None]]:
+    def _instruction_handlers(self) -> dict[type, Callable[..., None]]:
         return {
             nodes.Send: self._send,
             nodes.Share: self._share,
@@ -444,7 +425,7 @@ class Driver:
             nodes.Arrived: self.values.arrived,
             nodes.Lost: self.values.lost,
             nodes.Pack: self.values.pack,
-            nodes.Free: self.values.free,
+            nodes.Free: self.memory.remove,
         }
 
     # -- for other threads ------------------------------------------------------------------
@@ -496,10 +477,6 @@ class Driver:
                 value, self._let_go, number, value.node, value.value
             )
 
-    def drop_named(self, name: str) -> None:
-        """Have workers let go of what they keep by a name."""
-        self.loop.post(self._drop_named, name)
-
     def info(self) -> dict[str, Any]:
         """Return figures of the pool and of each worker."""
         return {
@@ -518,7 +495,7 @@ class Driver:
         """End the pool; return the names of tasks that were still running after `grace`."""
         left: list[str] = []
         self.loop.post(self._close, grace, left)
-        if self.starter.has_begun:
+        if self.thread.ident is not None:  # it was started
             self._ended.wait()  # which Ctrl-C ends for certain
             self.thread.join()
         return left
@@ -576,7 +553,8 @@ class Driver:
             events.unpin(self.state, node)
         self.memory.remove(value)
 
-    def _drop_named(self, name: str) -> None:
+    def drop_named(self, name: str) -> None:
+        """Have workers let go of what they keep by a name; in this thread."""
         for member in self.pool.members.values() if not self.closing else ():
             self.sender.drop(member, name)
             self.pool.watch_writes(member)
@@ -600,26 +578,26 @@ class Driver:
         out, handlers = self.state.out, self._on_instruction
         while out:
             instruction = out.popleft()
-            handlers[instruction.__class__](instruction)
+            handlers[instruction.__class__](*instruction)
         if self.values.unpacked:
             self.values.begin_packing()
 
-    def _send(self, do: nodes.Send) -> None:
-        member = self.pool.members[do.worker]
-        self.sender.send(member, do.flight)
+    def _send(self, worker: WorkerRecord, flight: Flight) -> None:
+        member = self.pool.members[worker]
+        self.sender.send(member, flight)
         self.pool.watch_writes(member)
 
-    def _share(self, do: nodes.Share) -> None:
-        member = self.pool.members[do.worker]
-        member.asked[do.node.id] = do.node
-        self.pool.request(member, SHARE, do.node.id)
+    def _share(self, worker: WorkerRecord, node: Node) -> None:
+        member = self.pool.members[worker]
+        member.asked[node.id] = node
+        self.pool.request(member, SHARE, node.id)
 
-    def _recall(self, do: nodes.Recall) -> None:
-        numbers = [flight.number for flight in reversed(do.worker.flights)]
-        self.pool.request(self.pool.members[do.worker], RECALL, numbers)
+    def _recall(self, worker: WorkerRecord) -> None:
+        numbers = [flight.number for flight in reversed(worker.flights)]
+        self.pool.request(self.pool.members[worker], RECALL, numbers)
 
-    def _start(self, do: nodes.Start) -> None:
-        for _ in range(do.count):
+    def _start(self, number: int) -> None:
+        for _ in range(number):
             if not self.pool.start():
                 return
 
@@ -653,8 +631,11 @@ class Driver:
             self._release_all()
 
     def _cancel_all(self, error: BaseException) -> list[RemoteRun]:
-        """Cancel all runs and calls of actors; return the runs, which a posted step ends."""
-        runs = self.runs.cancel_all(error)
+        """Cancel all runs and calls of actors; return the runs, each of which posts its end."""
+        runs: list[RemoteRun] = self.pool.runs()
+        for run in runs:
+            if not run.over:
+                run.cancel(error)
         for host in tuple(self.actors):
             host.stop(error)
         return runs

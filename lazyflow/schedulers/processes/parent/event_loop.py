@@ -170,8 +170,3 @@ class LoopThread:
                     "(ulimit -u) or on memory (ulimit -v) is the usual cause"
                 )
                 raise
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether its thread runs, or did."""
-        return self.thread.ident is not None

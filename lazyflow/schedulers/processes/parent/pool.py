@@ -227,8 +227,8 @@ class WorkerPool:
     def watch_writes(self, member: WorkerHandle) -> None:
         """Watch whether a worker can be sent to again, as long as something is to be sent to it."""
         for out in (member.outgoing, member.requests_out):
-            if bool(out) != out.is_watched:
-                out.is_watched = bool(out)
+            if bool(out.waiting) != out.is_watched:
+                out.is_watched = bool(out.waiting)
                 self._loop.for_writing(out.sock.fileno(), out.is_watched)
 
     # -- reading ----------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class WorkerPool:
 
     def _read(self, member: WorkerHandle, incoming: Incoming, outgoing: Outgoing) -> bool:
         """Take in what is there; a worker that closed its sockets is ended."""
-        if outgoing:
+        if outgoing.waiting:
             outgoing.flush()
             self.watch_writes(member)
         try:

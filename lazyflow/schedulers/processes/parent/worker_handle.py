@@ -657,6 +657,9 @@ def _nowhere(buffer: Any) -> tuple[int, int, int]:
 # -- receiving: makes events of the workers' messages -------------------------------------
 
 
+_UNTOLD = MISSING, 0, False, False  # of a result, whose entry is its id alone: see `_entry`
+
+
 class Receiver:
     """Takes messages in; in the driver's thread. `end` takes a run out that is over."""
 
@@ -680,17 +683,20 @@ class Receiver:
         number, entries, failed, deferred, times, timed, notes, released, arenas, stats = message
         self.messages += 1
         self.tasks += len(entries) + len(failed)
-        self._memory.note_arenas(arenas, descriptors)
+        if arenas:
+            self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
         member.since = monotonic()
-        self._memory.segments.remove(released, member)
-        report_notes(member, notes)
+        if released:
+            self._memory.segments.remove(released, member)
+        if notes:
+            report_notes(member, notes)
         nodes = member.nodes
         spans = {span[0]: span for span in timed}
         done = []
         for entry in entries:
             node = nodes.pop(entry[0], None)
-            value, size, is_there, is_lazy = self._entry(entry)
+            value, size, is_there, is_lazy = self._entry(entry) if len(entry) > 1 else _UNTOLD
             if node is None:
                 self._memory.remove(value)
             elif is_lazy:
@@ -710,8 +716,6 @@ class Receiver:
 
     def _entry(self, entry: Any) -> tuple[Any, int, bool, bool]:
         """Return the value, its size, whether the worker keeps it, and whether it is a lazy one."""
-        if len(entry) == 1:
-            return MISSING, 0, False, False
         kind = entry[1]
         if kind <= PLAIN_KEPT:
             return entry[2], 0, kind == PLAIN_KEPT, False

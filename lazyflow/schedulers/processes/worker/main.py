@@ -77,8 +77,7 @@ def _do(worker: WorkerProcess, kind: int, content: Any) -> None:
                 worker.arenas.free(segment)
         case protocol.TRIM:
             worker.arenas.trim()
-            unmapped = worker.mappings.take_released(), worker.memory_stats()
-            send(worker.requests.sock, (protocol.UNMAPPED, unmapped))
+            send(worker.requests.sock, (protocol.UNMAPPED, worker.unmapped()))
 
 
 def _share(worker: WorkerProcess, i: int) -> None:

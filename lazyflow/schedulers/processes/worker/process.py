@@ -439,9 +439,13 @@ class WorkerProcess(ABC):
         """Give back what was not begun of flights: ids by flight, None for all of a flight."""
         return []
 
-    def memory_stats(self) -> tuple[int, int, int]:
-        """Return bytes of shared memory: in use and kept here, and mapped of other processes."""
-        return self.arenas.in_use, self.arenas.recycled, self.mappings.in_use
+    def unmapped(self) -> tuple[list[Segment], tuple[int, int, int]]:
+        """Return segments of other processes that are not mapped any more, and bytes of memory.
+
+        Those are bytes of shared memory: in use and kept here, and mapped of other processes.
+        """
+        released = self.mappings.take_released()
+        return released, (self.arenas.in_use, self.arenas.recycled, self.mappings.in_use)
 
     # -- answers ----------------------------------------------------------------------------
 
@@ -466,11 +470,11 @@ class WorkerProcess(ABC):
     def _send_answer(self, *outcome: Any) -> None:
         """Send what was done, by the thread that has `_sending`: an `Answer`, or an actor's."""
         self._send_reports()
+        released, stats = self.unmapped()
         arenas = self.arenas.take_new(self.announced[0])
         sys.stdout.flush()
         sys.stderr.flush()
-        numbers = [arena for arena, _ in arenas]
-        message = (*outcome, self.mappings.take_released(), numbers, self.memory_stats())
+        message = (*outcome, released, [arena for arena, _ in arenas], stats)
         send(self.flights, message, [fd for _, fd in arenas])
 
     def send_reports(self) -> None:
