@@ -298,5 +298,5 @@ def _by_psutil(read: Callable[[Any], T]) -> T | None:
         return None
     try:
         return read(psutil)
-    except (psutil.Error, AttributeError, ValueError):
+    except (psutil.Error, AttributeError, OSError, ValueError):
         return None

@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, partial
-from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import Any
 
@@ -284,6 +283,8 @@ def _new_compiler() -> _Compiler:
 
 
 def _version_of(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:
