@@ -152,7 +152,8 @@ class WithState:
 def test_extra_state_of_a_module_is_refused_by_its_name(state):
     model = WithState(state)
     for call in (get_weights, get_flat, lambda m: set_weights(m, {"w": np.zeros(2)})):
-        with pytest.raises(ValueError, match=r"layer\._extra_state is a \w+, which get_ext"):
+        words = r"layer\._extra_state is a \w+ of the module's get_extra_state"
+        with pytest.raises(ValueError, match=words):
             call(model)
 
 

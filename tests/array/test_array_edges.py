@@ -122,7 +122,7 @@ MASKED = np.ma.array([1.0, 2.0], mask=[True, False])
     lambda: la.concatenate([la.ones(2), MASKED]),
 ])
 def test_masks_are_not_lost_silently(use):
-    with pytest.raises(TypeError, match=r"the one of this masked array would be lost. Fill it"):
+    with pytest.raises(TypeError, match=r"the mask of this array would be lost. Fill it"):
         use()
 
 

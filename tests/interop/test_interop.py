@@ -70,7 +70,7 @@ def test_unknown_and_no_lengths(x):
     assert la.asarray(x[x > 2]).compute().tolist() == VALUES[VALUES > 2].tolist()
     assert (la.ones(2) + x.sum()).compute().tolist() == [32, 32]
     assert la.from_delayed(dask.delayed(np.ones)(3), (3,), float).compute().tolist() == [1, 1, 1]
-    with pytest.raises(TypeError, match="is dask's, and its shape is not known: la.from_delayed"):
+    with pytest.raises(TypeError, match="belongs to dask and has no shape: la.from_delayed"):
         la.sum(dask.delayed(abs)(-1))
 
 

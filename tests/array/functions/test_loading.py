@@ -129,5 +129,5 @@ def test_a_dataset_that_is_in_no_file(h5, tmp_path):
     h5py, _ = h5
     with h5py.File(tmp_path / "none", "w", driver="core", backing_store=False) as file:
         file["x"] = np.arange(3)
-        with pytest.raises(SerializationError, match="is not in a file that another process"):
+        with pytest.raises(SerializationError, match="another process can't open"):
             delayed(total)(file["x"]).compute(**ON)
