@@ -99,11 +99,6 @@ def opened_pipe() -> tuple[Any, Any]:
 _OWN_DESCRIPTORS = "/proc/self/fd"
 
 
-def descriptor_path(fd: int) -> str:
-    """Return a path by which this process can open the file of a descriptor once more."""
-    return f"{_OWN_DESCRIPTORS if has_descriptors_of_others() else '/dev/fd'}/{fd}"
-
-
 def has_descriptors_of_others() -> bool:
     """Tell whether a process can open files of another one by their numbers."""
     return os.path.isdir(_OWN_DESCRIPTORS)

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from lazyflow.store.memory.copying import copy_by_two
-from lazyflow.system import descriptor_path, owned
+from lazyflow.system import owned
 
 _REMOVE = getattr(mmap, "MADV_REMOVE", None)  # Linux: elsewhere pages stay until the arena ends
 _POPULATE_WRITE = 23  # of madvise, from Linux 5.14 on: maps pages, and fails rather than kill
@@ -65,8 +65,11 @@ class Arena:
             raise
 
     def reader(self) -> int:
-        """Return a new descriptor, which can only read."""
-        return os.open(descriptor_path(self.fd), os.O_RDONLY | os.O_CLOEXEC)
+        """Return a new descriptor, which can only read where the system opens a file once more."""
+        try:
+            return os.open(f"/dev/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return os.dup(self.fd)
 
     def drop_pages(self, offset: int, length: int) -> None:
         if _REMOVE is not None:

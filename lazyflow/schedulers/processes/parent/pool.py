@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import resource
 import sys
 from functools import partial
@@ -36,11 +35,7 @@ _FILES = 20  # descriptors of this process for its first worker, while that is s
 
 def no_process(what: str, error: OSError) -> WorkerDied:
     """Return the error for a process that the system refuses."""
-    if not os.path.isdir("/dev/fd"):  # on Linux a link to what is in /proc
-        advice = (
-            "/proc is not there, which workers need: mount it (mount -t proc proc /proc), or take"
-        )
-    elif error.errno == errno.ENOMEM:
+    if error.errno == errno.ENOMEM:
         advice = (
             "The machine, or this process (ulimit -v), has no memory left for it: drop what is not "
             "needed, or take fewer workers (num_workers=) or"
