@@ -33,10 +33,10 @@ def test_one_input_used_twice_is_one_object():
 def test_nesting_to_any_depth():
     wraps = [lambda x: [x], lambda x: (x, 1), lambda x: {"k": x}, Box, lambda x: deque([x])]
     deep = one
-    for i in range(100_000):
+    for i in range(50_000):
         deep = wraps[i % 5](deep)
     for got in (given_to_task(deep), compute(deep, scheduler="sync")[0]):
-        for i in reversed(range(100_000)):
+        for i in reversed(range(50_000)):
             got = got.inside if i % 5 == 3 else got["k"] if i % 5 == 2 else got[0]
         assert got == 1
 

@@ -199,13 +199,13 @@ def check(scheduler: str, seeds: range, caplog: pytest.LogCaptureFixture) -> Non
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_random_programs(scheduler: str, caplog: pytest.LogCaptureFixture) -> None:
-    check(scheduler, range(150), caplog)
+    check(scheduler, range(60), caplog)
 
 
 @pytest.mark.parametrize("engine", [DISTRIBUTED, RAY])
 def test_random_programs_on_an_engine(engine: str, caplog: pytest.LogCaptureFixture) -> None:
     try:
-        check(engine, range(40), caplog)
+        check(engine, range(12), caplog)
     finally:
         lazyflow.shutdown()
 
@@ -215,3 +215,12 @@ def test_random_programs_on_an_engine(engine: str, caplog: pytest.LogCaptureFixt
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_many_random_programs(scheduler: str, caplog: pytest.LogCaptureFixture) -> None:
     check(scheduler, range(1_000, 6_000), caplog)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [DISTRIBUTED])
+def test_more_random_programs_on_an_engine(engine: str, caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        check(engine, range(12, 60), caplog)
+    finally:
+        lazyflow.shutdown()

@@ -88,8 +88,9 @@ def distance(found, ufunc, given):
 
 
 @pytest.mark.parametrize(("ufunc", "dtype"), CASES)
-def test_functions_are_within_a_unit_in_the_last_place(ufunc, dtype):
-    given = values(ufunc, dtype)
+@pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_functions_are_within_a_unit_in_the_last_place(ufunc, dtype, count):
+    given = values(ufunc, dtype, count)
     with np.errstate(all="ignore"):
         found = own(ufunc, dtype)(*given)
     assert distance(found, ufunc, given) < 0.95
