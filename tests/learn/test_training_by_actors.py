@@ -132,7 +132,8 @@ class Dies(Line):
         super().apply(gradient)
 
 
-@pytest.mark.parametrize(("method", "at"), [("gradients", 7), ("apply", 8), ("gradients", 9)])
+@pytest.mark.parametrize("method", ["gradients", "apply"])
+@pytest.mark.parametrize("at", [7, 8, 9])
 def test_training_goes_on_when_a_process_dies(separate, method, at):  # noqa: F811
     calls = Tally()
     with lazyflow.config.set(scheduler=separate):
