@@ -185,7 +185,7 @@ def test_what_is_kept_has_the_dtype_of_its_blocks(scheduler):
 def test_kept_blocks_of_several_types_are_refused():
     x = la.from_array(np.array([1, 3, 5]), chunks=1).map_blocks(halves).persist()
     for _ in range(2):
-        with pytest.raises(TypeError, match=r"blocks of float64, int64. Pass dtype= to the func"):
+        with pytest.raises(TypeError, match=r"dtypes: float64, int64. Pass dtype= to the func"):
             x[[2, 0]]
     assert x.compute().tolist() == [1, 1.5, 2.5]
 

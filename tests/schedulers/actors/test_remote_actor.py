@@ -22,8 +22,10 @@ from lazyflow.schedulers.actors.calls import (
 )
 from lazyflow.schedulers.actors.ports import FAILURE, VALUE, MakeActor, ProcessEnd, SentCall
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
+from lazyflow.schedulers.core.base import Observer
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
+from lazyflow.schedulers.core.lifecycle import RunObservers
 
 CHECKPOINT = Checkpoint("get_state", "set_state", 1)
 
@@ -198,22 +200,18 @@ def test_a_call_that_was_sent_is_skipped_when_it_is_cancelled() -> None:
     assert actor.link.skipped == [3]
 
 
-class Watching:
-    """Observers of calls, who note those that are over."""
+class Watching(Observer):
+    """An observer of calls that notes those that are over."""
 
     def __init__(self) -> None:
         self.over: list[WatchedCall] = []
-
-    def call_made(self, call: WatchedCall) -> None:
-        pass
 
     def call_ended(self, call: WatchedCall) -> None:
         self.over.append(call)
 
     def watch(self, call: ActorCall) -> ActorCall:
-        return ActorCall(
-            call.task, call.inputs, call.future, WatchedCall(call.task, None, "Plain", 1, self)
-        )
+        watched = WatchedCall(call.task, None, "Plain", 1, RunObservers([self]))
+        return ActorCall(call.task, call.inputs, call.future, watched)
 
 
 def test_observers_hear_that_a_call_which_was_sent_and_cancelled_has_not_failed() -> None:
