@@ -91,7 +91,7 @@ def of_numpy(function: Any) -> Callable[..., Any] | None:
     return found
 
 
-def method(name: str) -> Any:
+def method(name: str, doc: str = "") -> Any:
     """Return a method that calls the function of that name with the array first."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -99,5 +99,5 @@ def method(name: str) -> Any:
         return functions[name](self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"Return ``la.{name}(self, ...)``."
+    call.__doc__ = doc or f"Return ``la.{name}(self, ...)``."
     return call

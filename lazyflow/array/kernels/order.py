@@ -190,7 +190,7 @@ class Kind:
         """Reduce an array of the partial results' dtype; the reduced axes stay with length 1.
 
         one_zero
-            Extremes don't depend on the order either where they are zeros of both signs.
+            Which of 0.0 and -0.0 an extreme gives must not depend on the order.
         """
         if not values.size or not self.in_order(values.dtype):
             return contiguous(self.in_any_order(values, reduction.axes, one_zero))

@@ -30,7 +30,7 @@ from lazyflow.graph.task import Task
 
 # -- trees of reductions ------------------------------------------------------------------
 #
-# Reductions as trees: blocks give parts, neighbouring parts are merged, the last is finished.
+# Blocks give parts, neighbouring parts are merged, the last is finished.
 #
 # The order of merging is a function of the blocks' number only. With axes in one chunk, the same
 # node applies a function along these axes.
@@ -56,7 +56,8 @@ class TreeReduction:
     takes_out
         `merge` has a keyword ``out``, as functions of blocks that take it.
     by_caller
-        `merge` and `last` call no code of the user's, and get little: see `merged`.
+        `merge` and `last` call no code of the user's, and get little, so the process that waits may
+        run them itself: see schedulers/processes/parent/remote_run.py.
     """
 
     __name__ = "tree"
@@ -258,8 +259,6 @@ def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
 
 
 # -- reducing nodes -----------------------------------------------------------------------
-#
-# Reductions: each block gives a partial result, and these are merged in a fixed order.
 #
 # The order depends on shape and chunks only, never on where tasks run: sixteen neighbours are
 # merged at a time, first the results of blocks, then the results of these merges.

@@ -289,7 +289,7 @@ class Continuous(Streams):
         dtype
             The type of the elements: float64 or float32.
         method
-            "zig" for the ziggurat algorithm, which is faster, or "inv" for inverted numbers.
+            "zig" or "inv", as in NumPy. Both give the same draws here.
 
         Examples
         --------

@@ -1,4 +1,5 @@
-"""The losses of linear models, all there is of each: a new loss is a new section of this module.
+"""The losses of linear models, all there is of each: a new loss is a section of this
+module, and a branch in each function of "which loss a kernel computes".
 
 A loss gets scores (rows, K) and targets (rows, columns): -1 or 1 in one column (logistic, K = 1),
 the number of a class in one column (softmax), or K numbers (squares).
@@ -233,7 +234,7 @@ def _squares_dual(scores: np.ndarray, target: np.ndarray, factor: float) -> np.n
 @compiled
 def _require_separate(kind: int) -> None:
     if kind != _LOGISTIC and kind != _SQUARES:
-        raise ValueError("kernels of one score know the logistic loss and squares only")
+        raise ValueError("this kernel knows the logistic loss and squares only")
 
 
 @compiled

@@ -38,7 +38,7 @@ class DrawnBlock:
         The place of the first element.
     """
 
-    nbytes = 0  # that are read
+    nbytes = 0  # of memory that is read: none
 
     def __init__(self, draw: Any, region: tuple[slice, ...]) -> None:
         self.draw = draw
@@ -143,7 +143,7 @@ def _rows(formula: Formula, params: Any, place: int, across: int, shape: Any) ->
 # search for the first end above the draw begins (Chen and Asau: On generating random variates from
 # an empirical distribution, 1974). The search passes one end or none, mostly.
 
-_FEWEST = 12  # bits of a guide: more of them and a group of draws would still meet an end
+_FEWEST = 12  # bits of a guide, at least: with fewer, a group of draws often meets an end
 
 
 def table(chances: Any, least: int = 0) -> bytes:

@@ -1,7 +1,7 @@
 """A compiled kernel called over a block, without the GIL.
 
 What a call needs but for the arrays is made once for blocks of one layout: sixteen threads that
-each work in Python for a tenth of a millisecond before they let go of the lock are no faster
+each work in Python for a tenth of a millisecond before they let go of the GIL are no faster
 than ten of them.
 """
 

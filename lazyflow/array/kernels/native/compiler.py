@@ -1,6 +1,7 @@
 """Kernels compiled by llvmlite, in a thread of their own or at once; one at a time.
 
-`Kernel.ready` alone decides whether a kernel is used, and when it is compiled.
+`Kernel.ready` decides whether a kernel is used for blocks, and when it is compiled; the ufuncs of
+`elementary` are compiled at their first use.
 llvmlite loads with the first kernel. Each kernel has an engine of its own, since LLVM gives the
 memory of code back with all that an engine has: 1.2 ms more for each. It goes when nobody has the
 kernel's function any more, and is disposed of by the next compilation. A fork waits for the kernel
@@ -35,7 +36,7 @@ from lazyflow.system import at_fork
 
 # -- compiled code on disk ----------------------------------------------------------------
 #
-# Compiled kernels on disk: small files in the user's cache folder, replaced by rename.
+# Small files in the user's cache folder, replaced by rename.
 #
 # They are run as machine code, so a file counts as missing unless it and its folder are this user's
 # alone (`store.private_files`), and it is what was written under that name. Failed writes are
@@ -108,6 +109,8 @@ def _remove_oldest(folder: int) -> None:
         with suppress(OSError):
             os.unlink(name, dir_fd=folder)
 
+
+# -- kernels, and the thread that compiles them ---------------------------------------------
 
 NEW, QUEUED, READY, REFUSED = "new", "queued", "ready", "refused"
 

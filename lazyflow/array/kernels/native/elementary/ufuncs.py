@@ -1,4 +1,4 @@
-"""Ufuncs of the functions: arrays go through the same instructions as what kernels compute."""
+"""NumPy ufuncs around our compiled exp, log and others: whole arrays get the bits of kernels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lazyflow.array.kernels.program import Lowered, LoweredStep, needed
 Loop = tuple[np.dtype[Any], ...]
 
 _made: dict[tuple[Any, Loop, str], Any] = {}
-#: Functions with two results, and those of ours for each.
+#: The function with two results, and those of ours for each.
 _PARTS = {np.divmod: (np.floor_divide, np.remainder)}
-_kept: list[Any] = []  # what ufuncs point to
+_kept_alive: list[Any] = []  # what ufuncs point to
 
 
 def with_own_functions(lowered: Lowered) -> Lowered:
@@ -93,7 +93,7 @@ def _ufunc(op: np.ufunc, loop: Loop, function: Any, called: str) -> Any:
         (ctypes.c_ubyte * len(loop))(*[dtype.num for dtype in loop]),
         ctypes.create_string_buffer(called.encode()),
     )
-    _kept.append((function, parts))
+    _kept_alive.append((function, parts))
     functions, data, types, name = parts
     return from_functions(functions, data, types, 1, op.nin, op.nout, -1, name, b"", 0)
 
