@@ -1,9 +1,9 @@
 """An array before it is computed: an expression of operation, inputs, dtype, shape and chunks.
 
-Operation, inputs and chunks of a node never change once it is made. Building one costs a step for each axis and none for the
-number of its chunks: chunks exist as tuples of lengths, and blocks only in the plan (lowering.py).
-Passes (passes/) turn nodes into cheaper equals. Every walk is a loop, so that a chain of a hundred
-thousand operations works.
+Operation, inputs and chunks of a node never change once it is made. Building one costs a step for
+each axis and none for the number of its chunks: chunks exist as tuples of lengths, and blocks only
+in the plan (lowering.py). Passes (passes/) turn nodes into cheaper equals. Every walk is a loop, so
+that a chain of a hundred thousand operations works.
 """
 
 from __future__ import annotations
