@@ -116,9 +116,6 @@ class KeyConflict(LazyflowError, ValueError):
 class CycleError(LazyflowError, ValueError):
     """Calls of actors wait for each other in a circle; the message names it.
 
-    Graphs of calls can't contain cycles, but readers of graphs from other libraries may raise this
-    error, too.
-
     Examples
     --------
     >>> import lazyflow

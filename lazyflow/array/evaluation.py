@@ -125,7 +125,7 @@ def _in_any_shape(node: Expr) -> Expr:
 def _are_light(wanted: Sequence[Expr]) -> bool:
     """Tell whether all tasks of some wanted nodes take under about 50 µs, as far as is known.
 
-    A task of a few microseconds holds the interpreter lock for most of its time, so that threads
+    A task of a few microseconds holds the GIL for most of its time, so that threads
     only wait for each other.
     """
     return all(_writing(node) < _LIGHT for node in wanted) and all(

@@ -393,7 +393,7 @@ def chunks_too_large(evidence: Evidence) -> Iterator[Advice]:
 
 
 def lock_bound_threads(evidence: Evidence) -> Iterator[Advice]:
-    """Threads take turns at the interpreter lock while cores are idle."""
+    """Threads take turns at the GIL while cores are idle."""
     for index, run in evidence.parallel_runs():
         tasks = [task for task in evidence.tasks_by_run.get(index, ()) if task.cpu is not None]
         time = covered(tasks)

@@ -1,7 +1,8 @@
 """A run whose tasks an engine's workers compute, group by group.
 
-Everything here but `fetch` happens in the engine's thread, one step after the other. Which tasks
-go together is for the run's `GroupQueue`; what they are given from outside is its `RunValues`.
+The caller's thread makes a run and fetches its results; the engine's thread does the rest, one
+step after the other. Which tasks go together is for the run's `GroupQueue`; what they are given
+from outside is its `RunValues`.
 """
 
 from __future__ import annotations
@@ -101,9 +102,9 @@ class Suspects:
         return group
 
 
-_TRIES = 10  # of a group whose inputs were lost
 # -- runs ---------------------------------------------------------------------------------
 
+_TRIES = 10  # of a group whose inputs were lost
 _names = count(1)
 
 

@@ -104,7 +104,8 @@ class AnyRun(Protocol):
 class Observer:
     """Watches runs; a subclass overrides the methods that it needs.
 
-    The thread that runs a task calls the methods, between its tasks: keep them short.
+    On sync and threads the thread that runs a task calls the methods, between its tasks; elsewhere
+    the thread that receives what workers tell does. Keep them short.
     An observer that raises is logged once and dropped; results stay the same. Without observers,
     no methods are called and no tasks are timed. ``i`` is a task's number in ``run.plan``;
     ``run.task_name(i)`` is its name. There is no event for spilled values: no scheduler here
@@ -122,10 +123,10 @@ class Observer:
         """Hear that a plan starts: ``len(run.plan)`` tasks, its leaves included."""
 
     def task_started(self, run: AnyRun, i: int) -> None:
-        """Hear that this thread is about to call task `i`."""
+        """Hear that task `i` is about to be called; on sync and threads by this thread."""
 
     def task_ended(self, run: AnyRun, i: int) -> None:
-        """Hear that this thread called task `i`, and it returned."""
+        """Hear that task `i` was called and has returned; on sync and threads in this thread."""
 
     def task_ran(
         self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,

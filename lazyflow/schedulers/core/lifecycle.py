@@ -2,12 +2,13 @@
 
 A run ends when its last result is there, when a task fails, when it is cancelled, or when no
 result is wanted any more. The thread that pops `_closing` ends it, so it ends once. How tasks
-run is for subclasses: `Run` (run.py) for threads of this process, `RemoteRun` (processes/) and
-`EngineRun` (cluster/) for others.
+run is for subclasses: `Run` (run.py) for threads of this process, and `OffloadedRun` (remote/) for
+others, of which `RemoteRun` (processes/) and `EngineRun` (cluster/) are kinds.
 
 Its observers stand first. An event is a method of `Observer` (base.py) and what that is called
-with; `RunObservers.tell` tells every event of runs, tasks, actors and pieces of work, also of those
-that other processes reported.
+with; `RunObservers.tell` tells the events of runs, tasks, actors and pieces of work, also those
+that other processes reported. Loops that call tasks tell of starts and ends by methods of their
+own.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Any number of threads may be inside `Run.work` at once, and no lock guards the s
     releases[i]   the same over the uses of result i: the thread that finds none drops the value.
     ready         a list used as a stack; ``pop`` gives a task to just one thread.
 
-``next`` on a tuple's iterator is a single step under the interpreter lock, like ``list.pop``; it
+``next`` on a tuple's iterator is a single step under the GIL, like ``list.pop``; it
 was measured at 80 ns for a task with two inputs, a list of tokens popped until IndexError at
 370. On builds without that lock it is not safe, and lazyflow does not claim those.
 

@@ -68,7 +68,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         """Nothing becomes ready outside of the driver."""
 
     def wait(self, run: Any, timeout: float | None) -> bool:
-        """Sleep until the run is over."""
+        """Sleep until the run is over; then run the merges that are left for the caller."""
         is_over: bool = run.wait(timeout)
         if is_over and run.merges and run.error is None:
             run.merge()

@@ -89,7 +89,7 @@ class Arena:
     def copy_in(self, offset: int, data: memoryview) -> None:
         """Write to mapped pages; by two threads if large, since one does not saturate memory."""
         size = data.nbytes
-        numpy: Any = sys.modules.get("numpy")  # copies without the interpreter lock
+        numpy: Any = sys.modules.get("numpy")  # copies without the GIL
         # While another thread imports NumPy, uint8 is the last of the names needed to appear.
         if size < _TWO_FROM or not hasattr(numpy, "uint8"):
             with memoryview(self.map) as target, data.cast("B") as source:

@@ -15,7 +15,7 @@ def copy_by_two(to: Any, source: Any) -> None:
     >>> copy
     array([0, 1, 2, 3, 4], dtype=uint8)
     """
-    from numpy import copyto  # without the interpreter lock
+    from numpy import copyto  # without the GIL
 
     half = len(source) // 2
     other = threading.Thread(target=copyto, args=(to[:half], source[:half]))

@@ -100,7 +100,7 @@ def test_a_sparse_step_touches_only_what_the_row_has():
 def test_an_unknown_kind_of_loss_raises(form):
     how = np.array([0]), 1, np.ones(1), SIZES
     state = np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2))
-    with pytest.raises(ValueError, match="know the logistic loss and squares only"):
+    with pytest.raises(ValueError, match="this kernel knows the logistic loss and squares only"):
         take_steps(SQUARES._replace(kind=9), *state, [(form([[2.0]]), np.ones((1, 1)), None)], *how)
 
 

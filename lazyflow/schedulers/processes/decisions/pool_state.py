@@ -1,8 +1,9 @@
 """The state of the processes scheduler: queues, counts of uses, lineage, and `State`, with all.
 
-All changes of where a task is (`Node.phase` and its places) and of its counts are made here, by
-what happens to it: `RefCounts.sent`, `State.done`, `RefCounts.fail_all`, `Lineage.remake`,
-`RefCounts.release`. The tests of random histories count all of it again after each event.
+Once a job is taken in, all changes of where a task is (`Node.phase` and its places) and of its
+counts are made here, by what happens to it: `RefCounts.sent`, `State.done`, `RefCounts.fail_all`,
+`Lineage.remake`, `RefCounts.release`. The tests of random histories count all of it again after
+each event.
 
 Nothing here knows a clock, a process or a socket, so the decisions are tested by themselves with
 random histories. An event is a function of a `State`, in events.py; what has to be done is

@@ -448,8 +448,8 @@ class Driver:
             return node.value
         if threading.current_thread() is self.thread:
             raise RuntimeError(
-                "a value in a worker can't be had here: this runs in the thread that would bring "
-                "it. Compute it before."
+                "a value in a worker can't be fetched from the driver's thread, which would wait "
+                "for itself. Call compute() before you pass it."
             )
         if self.closing:
             raise Cancelled(

@@ -137,7 +137,10 @@ class _Nudge:
 
 
 class RemoteRun(OffloadedRun):
-    """A run on worker processes; everything but waiting happens in the driver's thread."""
+    """A run on worker processes.
+
+    The caller's thread makes the job, runs `merges` and fetches results; the driver does the rest.
+    """
 
     held_type = PoolValue
     job: Job
@@ -561,6 +564,4 @@ class NewJob:
                 node.task = without_inputs(node.task)
                 node.pinned = True
                 node.left += 1
-            elif node.task._options.crash_retries == 0:
-                node.want = ALWAYS
             self.run.wanted.add(i)

@@ -88,7 +88,7 @@ from lazyflow.system import RUSAGE_UNIT, death_sentinel, peak_memory
 #
 # A worker ends with its parent, however that ends, by the lifeline: a socket pair on which nothing
 # is ever sent. When the parent's end closes, the kernel sends SIGKILL to the worker's group, also
-# while C code holds the interpreter lock (2-3 ms measured; a thread that waits for the end of
+# while C code holds the GIL (2-3 ms measured; a thread that waits for the end of
 # file came after 11 s, and PR_SET_PDEATHSIG ends workers when the thread that started them ends).
 
 #: Bytes by which the kernel's figures for the memory of a process may be late: it counts pages in
