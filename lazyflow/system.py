@@ -286,12 +286,10 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _by_psutil(read: Callable[[Any], T]) -> T | None:
-    """Return what psutil knows, None where it is not installed or knows it neither."""
+    """Return what psutil knows, None where it is not installed or fails, be it at its import."""
     try:
         import psutil
-    except ImportError:
-        return None
-    try:
+
         return read(psutil)
-    except (psutil.Error, AttributeError, OSError, ValueError):
+    except Exception:
         return None

@@ -67,6 +67,8 @@ match os.environ["LAZYFLOW_TEST_SYSTEM"]:
     case "macos":
         select.kqueue = kqueue
     case "windows":
+        import asyncio  # noqa: F401 - here it is Unix's, which needs what is hidden next
+
         hide(UNIX_ONLY)
         for name in UNIX_MODULES:
             sys.modules[name] = None  # an ImportError
