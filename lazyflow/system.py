@@ -1,16 +1,18 @@
 """What operating systems have and others lack: each in the form of Linux and in a portable one.
 
-The form is chosen by what is there, never by the system's name, so that a kernel that is too old
-for one function is served as well, and tests can hide functions to try the other form. What is
-weaker without the functions of Linux:
+The form is chosen by what is there, not by the system's name, so that a kernel that is too old for
+one function is served as well, and tests can hide functions to try the other form. What is weaker
+without the functions of Linux:
 
 - a worker's death shows as the end of a socket that only it holds, so that a child that it forked
   and that survives it delays the news (Linux: ``pidfd_open``);
 - workers note the parent's death in a thread, which has to wait for the GIL while C code keeps it
   (Linux: the kernel sends them SIGKILL);
 - memory that was given back to a store stays with it until its end (Linux: ``MADV_REMOVE``);
-- results are sent instead of written into memory of the parent, and arrays on files that were
-  moved are copied (Linux: ``/proc``);
+- memory between processes is a file without a name in the folder for temporary files, which the
+  system may write to disk (Linux: ``memfd_create``);
+- results are sent instead of written into memory of the parent, and arrays on mapped files are
+  copied instead of opened by path (Linux: ``/proc``);
 - how much memory is left, and what processes use, is known only where psutil is installed.
 
 On Windows there are no processes of lazyflow's own at all: see `lacks_processes`.
@@ -203,7 +205,7 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RUSAGE_UNIT
 
 
-#: Bytes of one unit of ``ru_maxrss``.
+#: Bytes of one unit of ``ru_maxrss``, which nothing but the system's name tells.
 RUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024
 
 

@@ -27,6 +27,8 @@ class SearchResult:
         The space that the trials were drawn from.
     metric, mode
         The metric, and whether its minimum or maximum is best.
+    sign
+        1 or -1: values of the metric times it are losses.
     total
         The number of trials of the search, including those not made.
     deadline

@@ -199,7 +199,7 @@ def check(scheduler: str, seeds: range, caplog: pytest.LogCaptureFixture) -> Non
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 def test_random_programs(scheduler: str, caplog: pytest.LogCaptureFixture) -> None:
-    check(scheduler, range(60), caplog)
+    check(scheduler, range(150), caplog)
 
 
 @pytest.mark.parametrize("engine", [DISTRIBUTED, RAY])

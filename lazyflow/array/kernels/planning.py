@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.kernels.native.operations import HALF, is_inline
-from lazyflow.array.kernels.order import Form, rounds
+from lazyflow.array.kernels.order import CHOSEN, Form, rounds
 from lazyflow.array.kernels.program import (
     CAST,
     WHERE,
@@ -199,7 +199,7 @@ def _why_whole(lowered: Lowered, size: int, shapes: Sequence[Shape], drawn: bool
     if size <= WHOLE:
         return f"kernels gain from {WHOLE:,} elements on"
     found = [output.reduction for output in lowered.outputs if output.reduction is not None]
-    blockwise = any(each.kind.on_the_way or each.kind.in_order(each.dtype) for each in found)
+    blockwise = any(each.kind is CHOSEN or each.kind.in_order(each.dtype) for each in found)
     broadcasts = any(1 < prod(shape) < size for shape in shapes)
     one = len(lowered.steps) + len(found) <= 1
     one = one and not any(map(_is_slow, lowered.steps))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.chunks import Chunks, coalesced, in_c_order
-from lazyflow.array.kernels.order import CHOSEN, Reduction
+from lazyflow.array.kernels.order import CHOSEN, Reduction, reduces
 from lazyflow.array.kernels.program import (
     CAST,
     WHERE,
@@ -127,6 +127,7 @@ class GroupProgram:
             len(bundle) == 1
             and not self.steps
             and not self.consts
+            and reduces(reduction.kind)
             and not reduction.kind.parts
             and reduction.dtype == inner.known_dtype
             and reduction.dtype.kind in "iufc"

@@ -77,7 +77,7 @@ def take_steps(
         (d,) Of dense rows the mean, of sparse ones the number of rows divided by the number of
         those that have the feature.
     fixed
-        Table and average stay (SVRG); for dense rows.
+        Table and average stay (SVRG); for dense rows alone.
 
     Examples
     --------
@@ -98,6 +98,8 @@ def take_steps(
     if not issparse(Xs[0]):
         found = _dense_steps(*state, addresses_of(Xs), *how, fixed)
         return found
+    if fixed:
+        raise ValueError("fixed=True is for dense rows: each sparse row updates table and average")
     places = np.result_type(*[each for X in Xs for each in (X.indices, X.indptr)])
     parts = [
         (X.data, X.indices.astype(places, copy=False), X.indptr.astype(places, copy=False))

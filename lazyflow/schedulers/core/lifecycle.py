@@ -215,7 +215,7 @@ class RunObservers:
         self.timer: TaskTimer | None = None
 
     def tell(
-        self, event: Callable[Concatenate[Any, P], object], *details: P.args, **_: P.kwargs
+        self, event: Callable[Concatenate[Any, P], object], *details: P.args, **named: P.kwargs
     ) -> None:
         """Call a method of `Observer`, which is the event, of all observers that override it."""
         name = event.__name__
@@ -224,7 +224,7 @@ class RunObservers:
             _overriding(self.members, name) if hearing is None else hearing
         ):
             try:
-                method(*details)
+                method(*details, **named)
             except BaseException as error:  # SystemExit too: it would end the thread
                 self._drop(observer, name, error)
 

@@ -96,6 +96,13 @@ def test_a_sparse_step_touches_only_what_the_row_has():
     )
 
 
+def test_steps_of_sparse_rows_keep_no_table():
+    state = np.zeros((1, 2)), np.zeros((1, 1)), np.zeros((1, 2))
+    chunk = csr_array([[2.0]]), np.ones((1, 1)), None
+    with pytest.raises(ValueError, match="fixed=True is for dense rows"):
+        take_steps(SQUARES, *state, [chunk], np.array([0]), 1, np.ones(1), SIZES, fixed=True)
+
+
 @pytest.mark.parametrize("form", [np.array, csr_array], ids=["dense", "sparse"])
 def test_an_unknown_kind_of_loss_raises(form):
     how = np.array([0]), 1, np.ones(1), SIZES
