@@ -42,7 +42,10 @@ class Pruner:
 
     def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
         """Return the decision on a trial after its report number `step`, counted from 1."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say which trials go on. Give it a method "
+            "decide(self, trial, step, loss) that returns TrialDecision.CONTINUE, PAUSE or STOP"
+        )
 
     def ended(self, trial: Trial, loss: float) -> None:
         """Learn that a trial is over."""

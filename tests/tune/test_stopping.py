@@ -126,3 +126,11 @@ class OnlyTwo(tune.Pruner):
 def test_a_pruner_of_the_users():
     result = tune.run(curve, SPACE, metric="loss", pruner=OnlyTwo(), scheduler="threads", verbose=0)
     assert [len(trial.history) for trial in result.trials] == [2] * 10
+
+
+def test_a_pruner_without_decisions_says_what_it_needs():
+    class Undecided(tune.Pruner):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"^Undecided does not say.* decide\(self, trial"):
+        Undecided().decide(None, 1, 0.5)
