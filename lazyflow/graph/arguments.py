@@ -36,6 +36,7 @@ from lazyflow.graph.kinds import (
     SET,
     SLICE,
     TUPLE,
+    frame_copy,
     kinds,
 )
 
@@ -327,7 +328,7 @@ def deeply_copied(items: list[Any], extra: Any) -> Any:
 
 def frame_copied(items: list[Any], extra: Any) -> Any:
     """Return a copy of a pandas object, deep where `extra` is true."""
-    return items[0].copy(deep=bool(extra))
+    return items[0].copy(deep=True) if extra else frame_copy(items[0])
 
 
 def take_apart(kind: int, x: Any) -> tuple[list[Any], Make, Any]:

@@ -32,7 +32,7 @@ DICTLIKE = 12  # subclasses of dict
 ITERATOR = 13  # taken once at the call; every execution gets a fresh iterator
 DICTVIEW = 14
 ARRAY = 15  # numpy.ndarray and its subclasses: handed over as a read-only view
-FRAME = 16  # pandas DataFrame, Series: handed over as a shallow (copy-on-write) copy
+FRAME = 16  # pandas DataFrame, Series: handed over as a copy, see `frame_copy`
 #: Follows dask's protocol: becomes a task that has dask compute it, where it is lazy. Or it is the
 #: future of an engine.
 FOREIGN = 17
@@ -95,6 +95,19 @@ def _classify(t: type) -> int:
 
 
 _FUTURES = frozenset({("distributed.client", "Future"), ("ray", "ObjectRef")})
+
+
+def frame_copy(frame: Any) -> Any:
+    """Return a copy of an object of pandas: an edit of one of the two is not seen in the other.
+
+    From pandas 3 on the two share their memory until one is edited, in earlier versions by an
+    option only: where they do not, all of it is copied now.
+    """
+    pandas: Any = sys.modules["pandas"]
+    shares = int(pandas.__version__.partition(".")[0]) >= 3 or (
+        pandas.options.mode.copy_on_write is True
+    )
+    return frame.copy(deep=not shares)
 
 
 def _classify_foreign(t: type) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lazyflow.graph.arguments import shallow_copy
 from lazyflow.graph.guards import base_of, guarded
-from lazyflow.graph.kinds import ARRAY, FRAME, LISTLIKE, TypeTable, kinds
+from lazyflow.graph.kinds import ARRAY, FRAME, LISTLIKE, TypeTable, frame_copy, kinds
 
 
 class IteratorItems:
@@ -25,7 +25,7 @@ class IteratorItems:
 def consumer_copy(value: Any) -> Any:
     """Return what one consumer gets of a stored value whose kind is in COPIED."""
     if kinds[type(value)] == FRAME:
-        return value.copy(deep=False)
+        return frame_copy(value)
     if type(value) is IteratorItems:
         return iter(value.items)
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from lazyflow.errors import InputMutated
 from lazyflow.graph.arguments import Binder
 from lazyflow.graph.guards import base_of
-from lazyflow.graph.kinds import ARRAY, FRAME, kinds
+from lazyflow.graph.kinds import ARRAY, FRAME, frame_copy, kinds
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import VALUE, Task, place_text, task_name
 from lazyflow.store.ownership import SPARSE_FORM, EditableParts, arrays_of, forms
@@ -148,7 +148,7 @@ class Taken:
             return self._array(value)
         if kind == FRAME or type(value) is bytearray:
             if id(value) not in self._known:  # the plan holds it
-                self._known[id(value)] = value.copy(deep=False) if kind == FRAME else value[:]
+                self._known[id(value)] = frame_copy(value) if kind == FRAME else value[:]
             return self._known[id(value)]
         if forms[type(value)] == SPARSE_FORM:
             return self._sparse(value)
