@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from array_checks import check, check_call
 from array_examples import Broken
+from oldest_versions import numpy_24
 
 import lazyflow
 import lazyflow.array as la
@@ -135,6 +136,7 @@ def test_matrices_become_arrays():
     assert x[0].compute().shape == (2,)
 
 
+@numpy_24("takes the element, and warns")
 def test_numbers_of_arrays_with_axes_are_numpys():
     for convert in (float, int, complex):
         told = []

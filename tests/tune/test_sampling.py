@@ -61,6 +61,8 @@ def test_on_every_scheduler_with_grids_failures_and_early_stopping(scheduler):
     assert result.best.config["g"] == 5
 
 
+# older versions of Optuna call the evaluator experimental
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_importance():
     result = tune.run(lambda c: 10 * c["x"] ** 2 + c["y"], metric="loss", num_samples=60,
                       space={"x": tune.uniform(-1, 1), "y": tune.uniform(0, 0.1)}, seed=1,

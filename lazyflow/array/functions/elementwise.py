@@ -99,6 +99,10 @@ def _ufunc_operand(x: Any) -> Any:
 _POWERS = {-1: np.reciprocal, 0.5: np.sqrt, 2: np.square}
 
 
+#: Kinds of other elements whose second power is a square: NumPy 2.3 takes none of booleans.
+_SQUARED = "biu" if (np.zeros(0, bool) ** 2).dtype == np.int8 else "iu"
+
+
 def _has_own_power(x: Any, exponent: Any) -> bool:
     is_float = isinstance(x, Array) and x.dtype.kind == "f"
     return is_float and type(exponent) in (int, float) and exponent in _POWERS
@@ -108,7 +112,7 @@ def power_by(x: Array, exponent: Any) -> Any:
     """Return ``x ** exponent`` as NumPy's operator does it."""
     if type(exponent) in (int, float) and x.dtype.kind == "c" and exponent in _POWERS:
         return call_ufunc(_POWERS[exponent], (x,))
-    if type(exponent) is int and exponent == 2 and x.dtype.kind in "biu":
+    if type(exponent) is int and exponent == 2 and x.dtype.kind in _SQUARED:
         return call_ufunc(np.square, (x,))
     if type(exponent) is int and exponent in (3, 4) and x.dtype.kind in "iu":
         square = call_ufunc(np.square, (x,))  # products wrap as the power does
