@@ -207,7 +207,6 @@ def loop_of(ufunc: np.ufunc, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
 #: Elements of a run, from which a kernel is faster than NumPy's functions: a vector where it takes
 #: functions of our own.
 _SHORT = 8
-_STREAMED = 1 << 22  # bytes of a block from which reductions leave the caches alone
 _MOST = 256  # kernels that are remembered, and up to as many older ones
 _LAYOUTS = 64  # of the blocks of a plan, likewise
 
@@ -300,8 +299,7 @@ class PlanKernels:
         prepared = self._kernels.get(named)
         if prepared is None:
             in_place = reads_in_place(self.plan.lowered, some, layouts, row)
-            streams = in_place and sum(x.nbytes for x in sources.arrays) >= _STREAMED
-            prepared = _prepared(make_spec(self.plan.lowered, some, layouts, in_place, streams))
+            prepared = _prepared(make_spec(self.plan.lowered, some, layouts, in_place))
             self._kernels[named] = prepared
         why = prepared.refusal or (_short_runs(some, sources) if mode == "auto" else "")
         return Decision(why, sources, prepared)

@@ -42,8 +42,6 @@ class KernelSpec(NamedTuple):
         Reductions are of columns (see order.py), not of rows.
     in_place
         What the outputs reduce is read, or computed in registers, where the sources lie.
-    streams
-        Rows that are read in place are too many to be of use in the caches afterwards.
     """
 
     sources: tuple[tuple[np.dtype[Any], str], ...]
@@ -52,7 +50,6 @@ class KernelSpec(NamedTuple):
     dtypes: tuple[np.dtype[Any], ...]
     in_columns: bool
     in_place: bool
-    streams: bool
 
     @property
     def reduced(self) -> list[tuple[int, Kind, bool]]:
@@ -96,8 +93,7 @@ class KernelSpec(NamedTuple):
 
 
 def make_spec(
-    lowered: Lowered, some: BlockPass, layouts: Sequence[str], in_place: bool = False,
-    streams: bool = False,
+    lowered: Lowered, some: BlockPass, layouts: Sequence[str], in_place: bool = False
 ) -> KernelSpec:
     """Return the specification of the kernel for a pass whose sources have these layouts."""
     new = {old: at for at, old in enumerate(some.sources)}
@@ -117,8 +113,7 @@ def make_spec(
     sources = tuple(zip(dtypes[: len(some.sources)], layouts, strict=True))
     in_columns = some.form is not None and some.form.inner > 1
     return KernelSpec(
-        sources, tuple(steps), tuple(outputs), tuple(dtypes), in_columns, in_place,
-        streams and in_place and not in_columns,
+        sources, tuple(steps), tuple(outputs), tuple(dtypes), in_columns, in_place
     )
 
 
