@@ -49,7 +49,7 @@ from lazyflow.schedulers.actors.handles.wire import Address
 from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.core.task_resources import scheduler_here
 from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.schedulers.remote import environment
 from lazyflow.store.ownership import copied

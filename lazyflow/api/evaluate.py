@@ -27,10 +27,9 @@ from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.base import Observer, Request, Scheduler
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
-from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
-from lazyflow.schedulers.core.run import make_run
+from lazyflow.schedulers.core.run import BaseRun, make_run
 from lazyflow.schedulers.core.snapshots import snapshot
-from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.ownership import ResultHandover, forms
 from lazyflow.store.values import IteratorItems
@@ -298,7 +297,7 @@ always_observers: list[Any] = []
 Outcome = tuple[Any, BaseException | None]
 
 
-def start(plan: Plan, options: RunOptions, background: bool = False) -> Lifecycle:
+def start(plan: Plan, options: RunOptions, background: bool = False) -> BaseRun:
     """Return a new run of a plan; the caller begins it by ``run.scheduler.start(run)``."""
     scheduler = scheduler_of_plan(plan, options.scheduler)
     if plan.has_scheduler_options:
@@ -318,7 +317,7 @@ def _is_there(leaf: Task) -> bool:
     return leaf._func is not HELD or bool(leaf._args[0].done())
 
 
-def finish(run: Lifecycle, timeout: float | None) -> Outcome:
+def finish(run: BaseRun, timeout: float | None) -> Outcome:
     """Run a plan to its end; return the values of its outputs, or the error.
 
     An interrupt cancels the run, but not other runs that it only waits for.
@@ -353,16 +352,16 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
     try:
         return None, run.error
     finally:
-        run.forget_values()  # a task that still runs holds the run
+        run.drop_values()  # a task that still runs holds the run
 
 
-def _told(run: Lifecycle, values: list[Any]) -> list[Any]:
+def _told(run: BaseRun, values: list[Any]) -> list[Any]:
     if run.observers.members:
         run.observers.tell(Observer.values_returned, run, values)
     return values
 
 
-def results(run: Lifecycle) -> list[Any]:
+def results(run: BaseRun) -> list[Any]:
     """Return the outputs of a finished run, each the caller's own; raise if one can't be had."""
     plan = run.plan
     found, failed = run.fetch()
@@ -409,7 +408,7 @@ def held_values(plan: Plan) -> list[Any]:
 
 def start_background(
     plan: Plan, options: RunOptions, again: TaskFuture | None = None
-) -> tuple[Lifecycle, list[TaskFuture]]:
+) -> tuple[BaseRun, list[TaskFuture]]:
     """Start a plan without waiting; return its run and the futures of its outputs.
 
     The run holds the futures weakly: when the last user drops one, the tasks that only it needed
@@ -439,7 +438,7 @@ def start_ahead(plan: Plan, options: RunOptions) -> list[TaskFuture]:
 
     Then the oldest unfinished run that this thread started here is waited for.
     """
-    runs: deque[weakref.ref[Lifecycle]] = _ahead.__dict__.setdefault("runs", deque())
+    runs: deque[weakref.ref[BaseRun]] = _ahead.__dict__.setdefault("runs", deque())
     limit = config.get("max_runs_ahead")
     while len(runs) >= limit:
         unfinished = [ref for ref in runs if _is_unfinished(ref())]
@@ -456,7 +455,7 @@ def start_ahead(plan: Plan, options: RunOptions) -> list[TaskFuture]:
 _ahead = threading.local()
 
 
-def _is_unfinished(run: Lifecycle | None) -> bool:
+def _is_unfinished(run: BaseRun | None) -> bool:
     if run is not None and run.dropped:
         run.cull()
     return run is not None and not run.over

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.schedulers.core.base import Observer
-from lazyflow.schedulers.core.lifecycle import RunObservers
+from lazyflow.schedulers.core.observing import RunObservers
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -257,7 +257,7 @@ class StateCell(task_resources.Kept):
                 raise
             _log(f"teardown of {self._name} raised", error)
 
-    def forget(self) -> None:
+    def leave_to_parent(self) -> None:
         """Leave the parent's value alone in the child of a fork, and begin with an empty cell."""
         _inherited.append(self._values)
         self._values, self._lock, self._built_by = [], TaskLock(), 0

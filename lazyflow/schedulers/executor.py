@@ -24,9 +24,10 @@ from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.core.base import Observer, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import rebuilt, record
-from lazyflow.schedulers.core.run import Run, Slots, SlotWorker
+from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import as_worker, here
+from lazyflow.schedulers.threads import Slots, SlotWorker
 
 
 class _Base:

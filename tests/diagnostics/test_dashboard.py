@@ -181,7 +181,7 @@ def waits(gate, barrier):
 def test_advice_on_what_used_the_cpu(monkeypatch, own, whole, seen):
     # What the machine counts, as it would be: of each thread, of the process, and of idle cores.
     for name, rate in {
-        "lazyflow.schedulers.core.lifecycle.thread_time": own,
+        "lazyflow.schedulers.core.observing.thread_time": own,
         "lazyflow.diagnostics.profiling.usage.process_time": whole,
         "lazyflow.diagnostics.dashboard.monitor.idle_seconds": os.cpu_count(),
     }.items():

@@ -70,7 +70,7 @@ class AdviceWindow:
     def _clear(self) -> None:
         self._runs: list[Recording] = []
         self._spans = 0  # of those runs
-        self._meter.forget()
+        self._meter.drop_readings()
         self._start, self._idle = perf_counter(), idle_seconds()
 
     def add(self, recording: Recording) -> None:

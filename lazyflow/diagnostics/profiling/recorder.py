@@ -24,7 +24,7 @@ from lazyflow.diagnostics.profiling.samples import Samples
 from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer
-from lazyflow.schedulers.core.lifecycle import listen
+from lazyflow.schedulers.core.observing import listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
 from lazyflow.system import idle_seconds
 

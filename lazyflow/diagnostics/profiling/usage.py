@@ -68,7 +68,7 @@ class UsageMeter:
             self._readings = self._readings[::2]
             self._step *= 2
 
-    def forget(self) -> None:
+    def drop_readings(self) -> None:
         """Drop the readings but the last, from which on the next one counts."""
         self._readings = self._readings[-1:]
         self._step = _STEP

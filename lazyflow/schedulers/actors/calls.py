@@ -23,8 +23,7 @@ from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import plan_of_lazy
-from lazyflow.schedulers.core.run import make_run
+from lazyflow.schedulers.core.run import make_run, plan_of_lazy
 from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.values import IteratorItems
 from lazyflow.system import at_fork
@@ -86,7 +85,7 @@ class _Waits:
         run = future.run
         if circle is not None and run is not None:
             future.set_error(_error([f"{actor.label} waits for {future.name}", *circle]))
-            run[0].forget(0)  # so that it does not begin when the circle is open
+            run[0].cancel_task(0)  # so that it does not begin when the circle is open
         future.add_callback(partial(self._over, actor.number))
 
     def _path(self, start: int, end: int, seen: dict[int, None]) -> list[str] | None:
@@ -333,10 +332,10 @@ class ActorCall:
         self.node: Any = None  # of a pool, that stands for the result
         future.run = (self, 0)
 
-    def forget(self, i: int) -> None:
+    def cancel_task(self, i: int) -> None:
         """Note that the future was cancelled, so that the call does not begin."""
         if self.host is not None:
-            self.host.forget(self)
+            self.host.cancel_call(self)
 
     def awaited_by(self, actor: WaitingActor) -> None:
         """Note that an actor sleeps until the result is there."""
@@ -587,4 +586,4 @@ def _computed(lazy: Any, scheduler: Any) -> Any:
             raise run.error
         return run.values[run.plan.outputs[0]]
     finally:
-        run.forget_values()
+        run.drop_values()

@@ -27,8 +27,7 @@ from lazyflow.schedulers.actors.calls import (
 from lazyflow.schedulers.actors.ports import shut_down
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture, when_all_done
-from lazyflow.schedulers.core.lifecycle import scheduler_here
-from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.store.ownership import detached, own
 from lazyflow.store.protected import protected
 from lazyflow.system import at_fork

@@ -138,7 +138,7 @@ class TaskGroup:
         for part in self.parts:
             part.handle = None
 
-    def forget_puts(self) -> None:
+    def drop_puts(self) -> None:
         """Have the values that were put for it sent again."""
         for put in self.puts:
             put.handle = None

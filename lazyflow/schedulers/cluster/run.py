@@ -238,8 +238,8 @@ class EngineRun(OffloadedRun):
     def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
         return [self.engine.post_end], (_drop_unneeded, (weakref.ref(self),))
 
-    def forget(self, i: int) -> None:
-        super().forget(i)
+    def cancel_task(self, i: int) -> None:
+        super().cancel_task(i)
         if self.begun:
             self.engine.post(self.culled)
 
@@ -322,7 +322,7 @@ class EngineRun(OffloadedRun):
             names = [self.task_name(i) for i in group.members[:MOST_NAMES]]
             self.cancel(lost_for_good(names, group.tries, error))
             return
-        group.forget_puts()
+        group.drop_puts()
         for j, task in self.inputs.lost(self.plan, group.members):
             if j not in self.failed:  # a result of an earlier run
                 self.note_failure(j, gone(task, error))
@@ -343,7 +343,7 @@ class EngineRun(OffloadedRun):
         """Queue a group whose results are lost, unless its task must not run twice."""
         (*_, i) = group.members
         if self.queue.crash_retries_of(i):
-            group.forget_puts()
+            group.drop_puts()
             self.queue.take_back(group)
         else:
             self.note_failure(i, gone(self.plan.tasks[i], error))

@@ -28,7 +28,7 @@ from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import listen
+from lazyflow.schedulers.core.observing import listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import bare_task, unreadable
@@ -413,7 +413,7 @@ class Work:
                     short[i] = found.leaving()
                 else:
                     sizes[i] = found.size()
-        run.forget_values()
+        run.drop_values()
         assert self.log is not None
         self.log.run = None
         self.log.close()

@@ -49,7 +49,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.plan import Plan
@@ -260,7 +260,7 @@ class MakesRuns(Protocol):
     """A scheduler with its own class of runs, for example if tasks run in other processes."""
 
     def make_run(self, plan: Plan, request: Request) -> Any:
-        """Return a new run, a `Lifecycle` (lifecycle.py); `start` follows."""
+        """Return a new run, a `BaseRun` (run.py); `start` follows."""
 
 
 class Puts(Protocol):
@@ -313,7 +313,7 @@ class ShutsDown(Protocol):
         """
 
 
-class Request:
+class Request(NamedTuple):
     """The caller's options for a run, beside the plan.
 
     num_workers
@@ -326,23 +326,12 @@ class Request:
         Its tasks take microseconds, less than passing them to another thread, and never wait.
     """
 
-    __slots__ = ("background", "check_mutation", "collect", "light", "num_workers", "observers")
-
-    def __init__(
-        self,
-        num_workers: int | None = None,
-        collect: bool = False,
-        background: bool = False,
-        check_mutation: bool = False,
-        observers: tuple[Any, ...] = (),
-        light: bool = False,
-    ) -> None:
-        self.num_workers = num_workers
-        self.collect = collect
-        self.background = background
-        self.check_mutation = check_mutation
-        self.observers = observers
-        self.light = light
+    num_workers: int | None = None
+    collect: bool = False
+    background: bool = False
+    check_mutation: bool = False
+    observers: tuple[Any, ...] = ()
+    light: bool = False
 
 
 #: The schedulers that this process has made, by name; in a worker it is itself "processes".

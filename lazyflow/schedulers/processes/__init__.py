@@ -41,7 +41,7 @@ user's modules.
 
 decisions/, the decisions, without clock, process or socket::
 
-    nodes.py       records of tasks, jobs, workers, flights and functions; instructions
+    nodes.py       records of tasks, jobs, workers, batches and functions; instructions
     pool_state.py  the state of the pool: queues of ready tasks, counts of a value's users, and
                    the lineage by which lost values are made again
     assignment.py  the next task for a worker, and how many go there together
@@ -49,7 +49,7 @@ decisions/, the decisions, without clock, process or socket::
 
 parent/, in the order of one call::
 
-    remote_run.py     a run as the rest of the library sees it, and the job made of its plan
+    pool_run.py     a run as the rest of the library sees it, and the job made of its plan
     driver.py         the thread that connects decisions, workers and runs
     event_loop.py     its waiting, and the steps that other threads post to it
     pool.py           the worker processes: started, read from, looked after, ended
@@ -70,7 +70,7 @@ worker/::
 Where to look::
 
     the order of tasks          decisions/assignment.py: `first`, `another`
-    the end of a value          decisions/pool_state.py: `RefCounts.release`; inside of a flight
+    the end of a value          decisions/pool_state.py: `RefCounts.release`; inside of a batch
                                 `RefCounts.sent`, and the worker drops it
     who is charged for a death  decisions/events.py: `lost`
     Ctrl-C                      api/evaluate.py: `finish`, then parent/driver.py: `Runs.abandon`

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from lazyflow.schedulers.core.lifecycle import Lifecycle
+from lazyflow.schedulers.core.run import BaseRun
 
 
-class OffloadedRun(Lifecycle):
+class OffloadedRun(BaseRun):
     """A run of a pool of processes or of an engine: one thread of that takes all its steps.
 
     Attributes

@@ -110,7 +110,7 @@ class LentMemory:
             Nobody writes any more, so that the file may be used again.
         """
         found = self._seen.pop()
-        self._given_up.forget()
+        self._given_up.cancel()
         self._file.is_new = False
         if again:
             found.held = _Use()

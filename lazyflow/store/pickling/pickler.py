@@ -235,8 +235,8 @@ class Pickler(pickle.Pickler):
         self.handles: list[Any] = []
         self._cloud: Any = None
 
-    def forget(self) -> None:
-        """Forget everything, to begin again after a failure."""
+    def reset(self) -> None:
+        """Drop what was pickled, to begin again after a failure."""
         self.clear_memo()
         for each in (self.pieces, self.buffers, self.named, self.handles):
             each.clear()

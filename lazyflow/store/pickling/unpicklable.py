@@ -281,7 +281,7 @@ def dump(value: Any, pickler: Pickler, explain: bool = True) -> None:
     if isinstance(failure, RecursionError):
         inside_out = InsideOut(value)
         if inside_out.inner:
-            pickler.forget()
+            pickler.reset()
             failure = _failure(inside_out, pickler)
         del inside_out
     if failure is None:

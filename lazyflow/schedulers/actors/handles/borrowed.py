@@ -129,7 +129,7 @@ class BorrowedActor:
         """Note that the owner has refused a call: the actor has ended."""
         self._has_ended = True
 
-    def forget(self, call: ActorCall) -> None:
+    def cancel_call(self, call: ActorCall) -> None:
         """Keep a call from beginning: its future was cancelled."""
         if self._link is not None:
             self._link.cancel(call)

@@ -368,6 +368,6 @@ class DaskLink(EngineLink):
                 return
         then(None)
 
-    def forget(self) -> None:
+    def release(self) -> None:
         self.engine.links.pop(self.key, None)
         self._future = None

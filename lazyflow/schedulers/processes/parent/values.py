@@ -102,7 +102,7 @@ class Segments:
                 _lower(self._by_arena, segment[0])
                 self._free(segment)
 
-    def forget_worker(self, user: Any) -> None:
+    def worker_gone(self, user: Any) -> None:
         """Count out all that a dead worker used."""
         self.remove(list(self._of_user[user].elements()), user)
         del self._of_user[user]
@@ -278,17 +278,17 @@ class PoolMemory:
         if not owner:
             self.arenas.free(segment)
         elif not self._tell_owner(owner, segment) and not self.segments.has_any(segment[0]):
-            self._forget_arena(segment[0])
+            self._drop_arena(segment[0])
 
-    def forget_worker(self, member: Borrower) -> None:
+    def worker_gone(self, member: Borrower) -> None:
         """Count a dead worker out, and let go of its memory that has no user."""
-        self.segments.forget_worker(member)
+        self.segments.worker_gone(member)
         serial = member.worker.serial
         for arena in [a for a in self.readers if a % STEP == serial]:
             if not self.segments.has_any(arena):
-                self._forget_arena(arena)
+                self._drop_arena(arena)
 
-    def _forget_arena(self, arena: int) -> None:
+    def _drop_arena(self, arena: int) -> None:
         fd = self.readers.pop(arena, None)
         if fd is not None:
             os.close(fd)
@@ -305,7 +305,7 @@ class PoolMemory:
             if self.segments.has_any(arena):
                 os.close(self.readers.pop(arena))
             else:
-                self._forget_arena(arena)
+                self._drop_arena(arena)
         if not self.arenas.in_use:
             self.arenas.close()
         result_memory.trim()

@@ -24,9 +24,8 @@ from typing import Any
 from lazyflow.errors import StoreFull
 from lazyflow.schedulers.core.task_resources import drop
 from lazyflow.schedulers.processes.protocol import Incoming, send
-from lazyflow.schedulers.processes.surroundings import take_over
-from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SURROUND, unreadable
-from lazyflow.schedulers.remote.environment import Stat, is_users, stat_of
+from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SETTINGS, unreadable
+from lazyflow.schedulers.remote.environment import Stat, is_users, stat_of, take_over
 from lazyflow.store.memory import result_memory
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.functions import load_function
@@ -191,7 +190,7 @@ class Reporter:
         warnings.showwarning = self._warned
 
     def configure(self, settings: tuple[Any, ...]) -> None:
-        """Take over what the caller has set; `settings` are `surroundings.NoticeSettings`."""
+        """Take over what the caller has set; `settings` are `NoticeSettings`."""
         _, disabled, loggers, filters = settings
         self._filters = [entry for each in filters if (entry := _loaded(each)) is not None]
         self._set_filters()
@@ -227,7 +226,7 @@ class Reporter:
 
     def logged(self, logger: Any, record: Any) -> None:
         """Send a record, and call the handlers that only this process has."""
-        from lazyflow.schedulers.processes.surroundings import handler_key
+        from lazyflow.schedulers.remote.environment import handler_key
 
         if self.is_forked:
             self._call(logger, record)
@@ -373,12 +372,12 @@ class WorkerProcess(ABC):
 
     def __init__(
         self,
-        flights: socket.socket,
+        batches: socket.socket,
         requests: socket.socket,
         words: memoryview,
         settings: dict[str, Any],
     ) -> None:
-        self.flights = flights
+        self.batches = batches
         self.requests = Requests(requests)
         self.words = words
         self.least: int = settings["least"]
@@ -397,7 +396,7 @@ class WorkerProcess(ABC):
 
     def serve(self) -> None:
         """Do what is sent until the parent closes the socket."""
-        incoming = Incoming(self.flights)
+        incoming = Incoming(self.batches)
         while incoming.read():
             for message, descriptors in incoming.messages():
                 self._take(message, descriptors)
@@ -414,7 +413,7 @@ class WorkerProcess(ABC):
             drop(content)
         elif kind == FUNCTION:
             self.functions[content[0]] = content[1]
-        elif kind == SURROUND:
+        elif kind == SETTINGS:
             take_over(*content)
         else:
             self.reporter.configure(content)
@@ -436,7 +435,7 @@ class WorkerProcess(ABC):
         return default
 
     def give_back(self, numbers: list[int]) -> list[tuple[int, list[int] | None]]:
-        """Give back what was not begun of flights: ids by flight, None for all of a flight."""
+        """Give back what was not begun of batches: ids by batch, None for all of a batch."""
         return []
 
     def unmapped(self) -> tuple[list[Segment], tuple[int, int, int]]:
@@ -475,7 +474,7 @@ class WorkerProcess(ABC):
         sys.stdout.flush()
         sys.stderr.flush()
         message = (*outcome, released, [arena for arena, _ in arenas], stats)
-        send(self.flights, message, [fd for _, fd in arenas])
+        send(self.batches, message, [fd for _, fd in arenas])
 
     def send_reports(self) -> None:
         """Send what was logged and warned of, now or by the thread that is sending."""
@@ -490,4 +489,4 @@ class WorkerProcess(ABC):
     def _send_reports(self) -> None:
         waiting = self.reporter.waiting
         while waiting:
-            send(self.flights, (NOTICES, waiting.popleft()), [])
+            send(self.batches, (NOTICES, waiting.popleft()), [])

@@ -15,7 +15,8 @@ from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, is_leaf, place_text, task_name
 from lazyflow.schedulers.core.base import Observer, Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
-from lazyflow.schedulers.core.lifecycle import RunObservers, plan_of_lazy
+from lazyflow.schedulers.core.observing import RunObservers
+from lazyflow.schedulers.core.run import plan_of_lazy
 from lazyflow.schedulers.processes.decisions.nodes import (
     ALWAYS,
     DONE,
@@ -127,7 +128,7 @@ _numbers = count(1)
 class _Nudge:
     """Stands in for `Run.attention`: an append to it wakes the driver. Never locks."""
 
-    def __init__(self, run: RemoteRun) -> None:
+    def __init__(self, run: PoolRun) -> None:
         self._run = weakref.ref(run)
 
     def append(self, _: Any) -> None:
@@ -136,7 +137,7 @@ class _Nudge:
             run.driver.loop.post(run.driver.runs.cull, self._run)
 
 
-class RemoteRun(OffloadedRun):
+class PoolRun(OffloadedRun):
     """A run on worker processes.
 
     The caller's thread makes the job, runs `merges` and fetches results; the driver does the rest.
@@ -225,7 +226,7 @@ class EndedRun:
     stop = ()
     observers = RunObservers()  # they were told of its end
 
-    def __init__(self, run: RemoteRun) -> None:
+    def __init__(self, run: PoolRun) -> None:
         old = run.request
         self.request = Request(old.num_workers, True, old.background, old.check_mutation)
         self.driver = run.driver
@@ -249,7 +250,7 @@ class EndedRun:
             self.refuse(node.i, dressed(error, node.task, None))
             return
         self.job.later[node] = self
-        run = RemoteRun(plan, self.request, self._scheduler, (self, node.i))
+        run = PoolRun(plan, self.request, self._scheduler, (self, node.i))
         self.children.add(run)
         run.begin()
 
@@ -289,7 +290,7 @@ class ProcessInside(Worker):
         return node.job.run, node.i
 
 
-def report_start(run: RemoteRun, node: Node) -> None:
+def report_start(run: PoolRun, node: Node) -> None:
     """Tell observers that a task starts; once, though it may be taken back and sent again."""
     if node.i not in run.start_told and run.observers.on_start and not is_leaf(node.task):
         run.start_told.add(node.i)
@@ -297,7 +298,7 @@ def report_start(run: RemoteRun, node: Node) -> None:
 
 
 def report_result(
-    run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
+    run: PoolRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
     """Call the observers of a task that a worker, `member`, has done."""
     report_call(run, node, member, span, size)
@@ -306,7 +307,7 @@ def report_result(
 
 
 def report_call(
-    run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
+    run: PoolRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
     """Tell observers that a worker called a task, and when if it was timed."""
     report_start(run, node)
@@ -319,7 +320,7 @@ def report_call(
 
 
 def report_moved(
-    run: RemoteRun, nodes: list[Node], records: list[Record], loads: list[tuple[int, Any]]
+    run: PoolRun, nodes: list[Node], records: list[Record], loads: list[tuple[int, Any]]
 ) -> None:
     """Tell observers how much is sent for tasks; a value for several, for the first of them."""
     sizes = {i: value[2] for i, value in loads if type(value) is tuple}
@@ -363,7 +364,7 @@ class NewJob:
         Futures of other schedulers whose values come later, and the nodes that stand for them.
     """
 
-    def __init__(self, run: RemoteRun, driver: Owner) -> None:
+    def __init__(self, run: PoolRun, driver: Owner) -> None:
         self.run = run
         self.driver = driver
         plan, request = run.plan, run.request
@@ -441,7 +442,7 @@ class NewJob:
             self._keep_once(*run.parent)
 
     @staticmethod
-    def _keep_once(maker: RemoteRun, i: int) -> None:
+    def _keep_once(maker: PoolRun, i: int) -> None:
         """Keep a task from running again that returned some which must run once."""
         made = maker.node_of(i)
         if made is not None:
