@@ -303,11 +303,12 @@ def start(plan: Plan, options: RunOptions, background: bool = False) -> BaseRun:
     if plan.has_scheduler_options:
         check_task_options(plan, scheduler)
     request = Request(
-        num_workers=1 if options.light else options.num_workers,
+        num_workers=1 if options.light else options.num_workers or config.get("num_workers"),
         light=options.light and all(map(_is_there, map(plan.tasks.__getitem__, plan.leaves))),
         collect=options.collect or background,
         background=background,
         check_mutation=config.get("check_mutation"),
+        crash_retries=config.get("crash_retries"),
         observers=(*always_observers, *observers.get()),
     )
     return make_run(plan, request, scheduler)

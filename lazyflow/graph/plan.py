@@ -34,6 +34,7 @@ from typing import Any, NoReturn
 from lazyflow.errors import KeyConflict
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.items import Item
+from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import (
     HELD,
@@ -441,6 +442,17 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
     for each in PASSES:
         plan = each.apply(plan, optimize)
     return plan
+
+
+def task_of(lazy: Any) -> Task:
+    """Return the task of a lazy value, or of a collection as a whole."""
+    task: Task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
+    return task
+
+
+def plan_of_lazy(lazy: Any) -> Plan:
+    """Return the plan of a lazy value, or of a collection, that a task returned."""
+    return make_plan([task_of(lazy)])
 
 
 class Explanation(str):

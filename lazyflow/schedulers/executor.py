@@ -47,8 +47,8 @@ class _Base:
         return executor
 
     def start(self, run: Run) -> None:
-        width = run.request.num_workers or config.get("num_workers")
-        width = width or getattr(self.executor, "_max_workers", None) or config.default_workers()
+        width = run.request.num_workers or getattr(self.executor, "_max_workers", None)
+        width = width or config.default_workers()
         run.attached = _ExecutorSlots(width)
         run.begin()
 

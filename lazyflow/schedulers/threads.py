@@ -241,9 +241,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
 
     def start(self, run: Run) -> None:
         """Queue a run for as many threads as it may have."""
-        run.attached = Slots(
-            run.request.num_workers or config.get("num_workers") or config.default_workers()
-        )
+        run.attached = Slots(run.request.num_workers or config.default_workers())
         run.begin()
 
     def offer(self, run: Run, count: int) -> None:

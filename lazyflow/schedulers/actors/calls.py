@@ -18,12 +18,14 @@ from time import perf_counter, thread_time, time
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
+from lazyflow import config
 from lazyflow.errors import CycleError
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
+from lazyflow.graph.plan import plan_of_lazy
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.run import make_run, plan_of_lazy
+from lazyflow.schedulers.core.run import make_run
 from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.values import IteratorItems
 from lazyflow.system import at_fork
@@ -578,7 +580,8 @@ def finish(box: list[Any], scheduler: Any) -> None:
 
 
 def _computed(lazy: Any, scheduler: Any) -> Any:
-    run = make_run(plan_of_lazy(lazy), Request(), scheduler)
+    request = Request(config.get("num_workers"), crash_retries=config.get("crash_retries"))
+    run = make_run(plan_of_lazy(lazy), request, scheduler)
     run.scheduler.start(run)
     run.scheduler.wait(run, None)
     try:

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import place_text
@@ -25,8 +24,8 @@ from lazyflow.schedulers.cluster.work import GroupReport, tell_observers
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.future import TaskFuture, when_all_done
+from lazyflow.schedulers.core.run import OffloadedRun
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.run import OffloadedRun
 
 # -- what a run on a cluster waits for, in words ------------------------------------------
 
@@ -139,10 +138,10 @@ class EngineRun(OffloadedRun):
         super().__init__(plan, request, scheduler)
         self.engine = engine
         self.name = f"{next(_names)}"
-        limit = request.num_workers or config.get("num_workers")
+        limit = request.num_workers
         self.inputs = RunValues(engine, engine.annotated_retries())
         self.queue = GroupQueue(
-            plan, engine, self.failed, limit, self.inputs.leaves, config.get("crash_retries"))
+            plan, engine, self.failed, limit, self.inputs.leaves, request.crash_retries)
         self.under_way: dict[int, TaskGroup] = {}
         self.suspects = Suspects(self.queue)
         self.errors: dict[int, BaseException] = {}

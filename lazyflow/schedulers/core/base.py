@@ -314,10 +314,12 @@ class ShutsDown(Protocol):
 
 
 class Request(NamedTuple):
-    """The caller's options for a run, beside the plan.
+    """The caller's options for a run, beside the plan; `config` was looked at for those not given.
 
     num_workers
-        Cap on tasks running at once.
+        Cap on tasks running at once; None: the scheduler has its own.
+    crash_retries
+        How often a task without an option of its own runs again after a death of its worker.
     collect
         Users of failed tasks get the exception as value, and the run continues.
     background
@@ -332,6 +334,7 @@ class Request(NamedTuple):
     check_mutation: bool = False
     observers: tuple[Any, ...] = ()
     light: bool = False
+    crash_retries: int = 2
 
 
 #: The schedulers that this process has made, by name; in a worker it is itself "processes".

@@ -3,7 +3,7 @@
 `BaseRun` is what all runs have in common. A run ends when its last result is there, when a task
 fails, when it is cancelled, or when all of its futures were dropped. The thread that pops
 `_closing` ends it. `Run` has its tasks called by threads of this process; the runs of worker
-processes and of engines are kinds of `OffloadedRun` (remote/run.py).
+processes and of engines are kinds of `OffloadedRun`.
 
 Where to look: a value is dropped after its last use in `Run._loop`, and where a future was
 dropped, `BaseRun.cull` finds the tasks that need not run. `BaseRun._fail` ends a run early.
@@ -17,7 +17,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from time import monotonic
 from types import CoroutineType
 from typing import Any
@@ -27,8 +27,8 @@ from lazyflow.finalizers import Gone, gone
 from lazyflow.graph.guards import is_open
 from lazyflow.graph.items import itemized
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
-from lazyflow.graph.plan import Plan, make_plan
-from lazyflow.graph.task import HELD, Task, place_text, task_name
+from lazyflow.graph.plan import Plan, plan_of_lazy
+from lazyflow.graph.task import HELD, place_text, task_name
 from lazyflow.interrupts import Event, is_users_interrupt
 from lazyflow.schedulers.core.base import MakesRuns, Observer, Request, Worker, provides
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of, finished
@@ -63,17 +63,6 @@ class _DeliveredLater:
 
 
 LATER = _DeliveredLater()
-
-
-def task_of(lazy: Any) -> Task:
-    """Return the task of a lazy value, or of a collection as a whole."""
-    task: Task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
-    return task
-
-
-def plan_of_lazy(lazy: Any) -> Plan:
-    """Return the plan of a lazy value, or of a collection, that a task returned."""
-    return make_plan([task_of(lazy)])
 
 
 class BaseRun(ABC):
@@ -415,7 +404,7 @@ def _counters(counts: list[int]) -> list[Iterator[None] | None]:
 class Run(BaseRun):
     """A run whose tasks are called by threads of this process.
 
-    Parameters are those of `BaseRun`. Any number of threads may be inside `work` at once, and no
+    Any number of threads may be inside `work` at once, and no
     lock guards the state:
 
         arrivals[i]   an iterator over one item less than task i has inputs. Each input that
@@ -831,6 +820,66 @@ class Run(BaseRun):
                     self._complete()
                 else:
                     made.append(user)
+
+
+# -- a run whose tasks other processes call -----------------------------------------------
+
+
+class OffloadedRun(BaseRun):
+    """A run of a pool of processes or of an engine: one thread of that takes all its steps.
+
+    Attributes
+    ----------
+    wanted
+        Numbers of results that the caller waits for, and that are not there yet.
+    """
+
+    #: The class of results that stay where they are until `fetch` gets them.
+    held_type: type
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.wanted: set[int] = set()
+
+    def arrived(self, i: int, value: Any) -> None:
+        """Take a result, or that it failed; nothing happens unless it is wanted.
+
+        A value that was lost may come twice.
+        """
+        if i not in self.wanted:
+            return
+        self.wanted.discard(i)
+        if self.futures is not None:
+            reference = self.futures.pop(i, None)
+            future = reference() if reference is not None else None
+            if future is not None:
+                error = self.failed.get(i)
+                if error is not None:
+                    future.set_error(error)
+                else:
+                    future.set_value(value)
+        elif self.values:
+            self.values[i] = value
+
+    def fetch(self) -> tuple[list[Any], dict[int, BaseException]]:
+        """Open the wanted values, in the caller's thread: that may run the user's code."""
+        held, held_type = {}, self.held_type
+        for i in self.plan.outputs:
+            value = self.values[i]
+            if issubclass(type(value), held_type) and i not in self.failed:
+                held[i], self.values[i] = value, None
+        self._bring(held.values())
+        for i in tuple(held):
+            try:
+                self.values[i] = held.pop(i).get()
+            except Exception as error:
+                if not self.request.collect:
+                    raise
+                self.failed[i] = error
+        return super().fetch()
+
+    def _bring(self, held: Collection[Any]) -> None:
+        """Copy held values here together, where that is quicker than one by one."""
 
 
 # -- the one way to make a run of a plan, for whoever wants it computed -------------------

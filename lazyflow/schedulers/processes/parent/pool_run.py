@@ -11,12 +11,12 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.graph.options import DEFAULT
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.plan import Plan, plan_of_lazy
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, is_leaf, place_text, task_name
 from lazyflow.schedulers.core.base import Observer, Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.observing import RunObservers
-from lazyflow.schedulers.core.run import plan_of_lazy
+from lazyflow.schedulers.core.run import OffloadedRun
 from lazyflow.schedulers.processes.decisions.nodes import (
     ALWAYS,
     DONE,
@@ -38,7 +38,6 @@ from lazyflow.schedulers.remote.calls import (
     name_only,
     without_inputs,
 )
-from lazyflow.schedulers.remote.run import OffloadedRun
 from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 # -- merging ------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ class EndedRun:
 
     def __init__(self, run: PoolRun) -> None:
         old = run.request
-        self.request = Request(old.num_workers, True, old.background, old.check_mutation)
+        self.request = old._replace(collect=True, observers=(), light=False)
         self.driver = run.driver
         self.job = run.job
         self.number = run.number
@@ -370,10 +369,9 @@ class NewJob:
         plan, request = run.plan, run.request
         is_background = request.background
         if run.parent is None:
-            # That may have tasks of the run at once.
-            count = request.num_workers or config.get("num_workers") or config.default_workers()
-            workers, crash_retries = int(count), config.get("crash_retries")
-        else:  # this is the driver's thread, where the caller's settings are not seen
+            workers = request.num_workers or config.default_workers()
+            crash_retries = request.crash_retries
+        else:
             maker, i = run.parent
             workers, crash_retries = maker.job.cap, maker.job.crash_retries_of(maker.task(i))
         self.job = run.job = Job(

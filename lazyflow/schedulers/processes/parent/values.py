@@ -468,7 +468,7 @@ class FunctionTable:
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self._made = FunctionCache(self._make)
+        self._packed = FunctionCache(pack_function)
         self._by_digest: dict[bytes, Function] = {}
         self._known: dict[int, Function] = {}
         self._users: Counter[int] = Counter()
@@ -479,10 +479,7 @@ class FunctionTable:
 
     def function_of(self, function: Any) -> Function:
         """Return a function as it travels, or raise Unpicklable."""
-        return self._made.of(function)
-
-    def _make(self, function: Any) -> Function:
-        digest, payload = pack_function(function)
+        digest, payload = self._packed.of(function)
         found = self._by_digest.get(digest)
         if found is None:
             new = Function(next(self._numbers), digest, payload)
@@ -504,7 +501,7 @@ class FunctionTable:
             self._users[number] += 1
 
     def release(self, functions: Iterable[Function]) -> list[int]:
-        """Count functions out that a job needed; return the numbers that are forgotten now."""
+        """Count functions out that a job needed; return the numbers that are dropped now."""
         for function in functions:
             number = function.number
             self._users[number] -= 1

@@ -17,11 +17,11 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
+from lazyflow.graph.plan import task_of
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.core.observing import SHORT, listen
-from lazyflow.schedulers.core.run import task_of
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
 from lazyflow.schedulers.core.task_resources import here, task_over
 from lazyflow.schedulers.processes import protocol
