@@ -431,20 +431,12 @@ class set:
 
 
 def cpu_count() -> int:
-    """Return the number of cores this process may use, by its affinity and cgroup quota.
+    """Return the number of cores this process may use, by its affinity and control groups.
 
     >>> cpu_count() >= 1
     True
     """
-    cores = core_count()
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            cores = min(cores, max(1, round(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass
-    return max(1, cores)
+    return core_count()
 
 
 @cache

@@ -297,7 +297,7 @@ always_observers: list[Any] = []
 Outcome = tuple[Any, BaseException | None]
 
 
-def start(plan: Plan, options: RunOptions, background: bool = False) -> BaseRun:
+def new_run(plan: Plan, options: RunOptions, background: bool = False) -> BaseRun:
     """Return a new run of a plan; the caller begins it by ``run.scheduler.start(run)``."""
     scheduler = scheduler_of_plan(plan, options.scheduler)
     if plan.has_scheduler_options:
@@ -318,7 +318,7 @@ def _is_there(leaf: Task) -> bool:
     return leaf._func is not HELD or bool(leaf._args[0].done())
 
 
-def finish(run: BaseRun, timeout: float | None) -> Outcome:
+def run_to_end(run: BaseRun, timeout: float | None) -> Outcome:
     """Run a plan to its end; return the values of its outputs, or the error.
 
     An interrupt cancels the run, but not other runs that it only waits for.
@@ -417,7 +417,7 @@ def start_background(
     its task failed.
     """
     plan, watches = snapshot(plan)
-    run = start(plan, options, background=True)
+    run = new_run(plan, options, background=True)
     run.watch(watches)
     futures: dict[int, TaskFuture] = {}
     for i in dict.fromkeys(plan.outputs):
@@ -528,8 +528,8 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
         if not targets.tasks:
             return targets.fill([], finalized), None
         options.light = targets.light and options.num_workers is None
-        run = start(make_plan(targets.tasks, options.optimize_graph), options)
-        outcome = finish(run, options.timeout)
+        run = new_run(make_plan(targets.tasks, options.optimize_graph), options)
+        outcome = run_to_end(run, options.timeout)
         if outcome[1] is not None:
             return outcome
         return targets.fill(outcome[0], finalized), None

@@ -261,7 +261,7 @@ def test_calls_of_actors_that_come_too_fast(monitor):
 
 
 def test_of_a_large_run_calls_are_left_out(monitor, monkeypatch):
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MOST", 100)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MAX_EVENTS", 100)
     compute([delayed(abs)(-i) for i in range(1000)])
     assert len(monitor._raw) < 110
     news = monitor.news(0)

@@ -74,7 +74,7 @@ def test_memory_of_workers_and_actors_is_there_with_what_they_share(monkeypatch,
 
 
 def test_with_too_many_readings_they_become_rarer(monkeypatch):
-    monkeypatch.setattr(usage, "_MOST", 8)
+    monkeypatch.setattr(usage, "_MAX_READINGS", 8)
     assert len(read(monkeypatch, 100)) <= 8
 
 

@@ -33,7 +33,7 @@ from lazyflow.store.pickling.unpicklable import Unpicklable
 # distributed's pages, and what it learns of durations, go by the part of a key before its numbers;
 # Ray's summary goes by the names of tasks. So groups of equal work have equal names.
 
-_MOST = 3  # names that are shown
+_MAX_NAMES = 3  # names that are shown
 
 
 def group_name(kinds: Sequence[Task], count: int) -> str:
@@ -55,8 +55,8 @@ def group_name(kinds: Sequence[Task], count: int) -> str:
     names = list(dict.fromkeys(
         re.sub(r"[^\w.+]+", "_", name).strip("_") or "task" for name in shown))
     size = f"~{1 << (count - 1).bit_length()}" if count > len(names) else ""
-    if len(names) > _MOST:
-        names[_MOST - 1:-1] = [".."]
+    if len(names) > _MAX_NAMES:
+        names[_MAX_NAMES - 1:-1] = [".."]
     return "+".join(names) + size
 
 

@@ -73,6 +73,6 @@ Where to look::
     the end of a value          decisions/pool_state.py: `RefCounts.release`; inside of a batch
                                 `RefCounts.sent`, and the worker drops it
     who is charged for a death  decisions/events.py: `lost`
-    Ctrl-C                      api/evaluate.py: `finish`, then parent/driver.py: `Runs.abandon`
+    Ctrl-C                      api/evaluate.py: `run_to_end`, then parent/driver.py: `Runs.abandon`
     a large literal             parent/values.py: `PoolMemory`
 """

@@ -89,7 +89,7 @@ def _parts(value: Any) -> list[Any]:
 # -- the parts of an object as pickle sees them, each with its step in a path: ``.lock``, ``[3]``
 
 _KEY = 40  # characters of a dict's key in a path
-_MOST = 1_000_000  # items taken of an object's iterator, which may have no end
+_MAX_ITEMS = 1_000_000  # items taken of an object's iterator, which may have no end
 
 
 class NamedParts:
@@ -204,9 +204,9 @@ def _of_reduced(value: Any) -> Iterator[NamedParts]:
         elif each is not None:
             yield NamedParts([each], lambda i: ", the state that its __getstate__ returns")
     if items is not None:
-        yield _items(islice(items, _MOST))
+        yield _items(islice(items, _MAX_ITEMS))
     if pairs is not None:
-        both = list(islice(pairs, _MOST))
+        both = list(islice(pairs, _MAX_ITEMS))
         yield from _pairs([key for key, _ in both], [each for _, each in both])
 
 

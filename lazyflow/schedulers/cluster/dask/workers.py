@@ -138,7 +138,7 @@ def _key_of_its_own() -> distributed.Security | None:
 
 RUNS = "lazyflow_runs"  # the annotation: deaths after which a group fails
 
-_MOST = 100_000  # groups whose beginnings are remembered: also of those that are forgotten
+_MAX_GROUPS = 100_000  # groups whose beginnings are remembered: also of those that are forgotten
 
 
 class SchedulerPart(SchedulerPlugin):
@@ -184,7 +184,7 @@ class SchedulerPart(SchedulerPlugin):
         self._begun[key] = count + 1
         if count + 1 == runs:
             state.suspicious = self._scheduler.allowed_failures  # the next death is the end
-        while len(self._begun) > _MOST:
+        while len(self._begun) > _MAX_GROUPS:
             self._begun.popitem(last=False)
         return True
 

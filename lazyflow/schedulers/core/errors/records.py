@@ -458,7 +458,7 @@ def _filled(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]]) 
 
 
 _MOST_NOTES = 100
-_MOST = 1_000  # exceptions in a record
+_MAX_EXCEPTIONS = 1_000  # exceptions in a record
 
 #: Taken from BaseException and type, as classes and metaclasses may override these.
 _cause: Any = BaseException.__dict__["__cause__"]
@@ -578,7 +578,7 @@ def _family(root: BaseException) -> list[BaseException]:
     while stack:
         error, relatives = stack[-1]
         for other in relatives:
-            if id(other) not in seen and len(seen) < _MOST:
+            if id(other) not in seen and len(seen) < _MAX_EXCEPTIONS:
                 seen.add(id(other))
                 stack.append((other, _relatives(other)))
                 break

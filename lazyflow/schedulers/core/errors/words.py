@@ -16,7 +16,7 @@ from lazyflow.graph.task import Task, call_arguments, function_name, task_name
 
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
 _LONGEST = 60  # characters of one argument
-_MOST = 8  # arguments of one call
+_MAX_ARGUMENTS = 8  # arguments of one call
 _HIDDEN = "<hidden>"
 
 
@@ -86,8 +86,8 @@ def call_words(
     """
     words = [summary(x, scalars) for x in args]
     words += [f"{k}={summary(v, scalars)}" for k, v in kwargs.items()]
-    if len(words) > _MOST:
-        words = [*words[:_MOST], f"... {len(words) - _MOST} more"]
+    if len(words) > _MAX_ARGUMENTS:
+        words = [*words[:_MAX_ARGUMENTS], f"... {len(words) - _MAX_ARGUMENTS} more"]
     return tuple(words)
 
 
