@@ -152,7 +152,7 @@ def test_memory_of_workers(page):
 
 
 def test_advice_on_what_ran(page, monkeypatch):
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._LEAST", 0.7)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0.7)
     gate = Gate()
     with stream(page) as found:
         for _ in range(5):
@@ -187,7 +187,7 @@ def test_advice_on_what_used_the_cpu(monkeypatch, own, whole, seen):
     }.items():
         monkeypatch.setattr(name, lambda rate=rate: rate * perf_counter())
     monkeypatch.setattr("lazyflow.config.cpu_count", lambda: 2)
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._LEAST", 0)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0)
     gate, barrier, monitor = Gate(), Barrier(3), Monitor()
     always_observers.append(monitor)
     try:
@@ -211,7 +211,7 @@ def test_advice_on_memory(monkeypatch):
         monitor.take_in()
         return block.size
 
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._LEAST", 0)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0)
     monkeypatch.setattr("lazyflow.diagnostics.profiling.usage._STEP", 0)
     monkeypatch.setattr(
         "lazyflow.diagnostics.dashboard.monitor.memory_limit", lambda usage: usage[-1].total

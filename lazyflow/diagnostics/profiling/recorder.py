@@ -68,8 +68,8 @@ class Looks:
             is_number = isinstance(given, Real) and not isinstance(given, bool)
             if not is_number or not _MIN_INTERVAL <= given <= _MAX_INTERVAL:
                 raise (ValueError if is_number else TypeError)(
-                    f"sample={sample!r}: the seconds between two looks are a number from {_MIN_INTERVAL} "
-                    f"to {_MAX_INTERVAL:g}. Type: profile(), which looks each 0.01 s, or "
+                    f"sample={sample!r}: the seconds between two looks are a number from "
+                    f"{_MIN_INTERVAL} to {_MAX_INTERVAL:g}. Type: profile(), which looks each 0.01 s, or "
                     "profile(sample=None), which does not look"
                 )
         self.sample = sample
