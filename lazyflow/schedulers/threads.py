@@ -207,7 +207,6 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         self._queued: set[Run] = set()
         self._by_priority = FairQueue[Run](next_rank), FairQueue[Run](next_rank)
         self._has_priorities = False  # some run had
-        self._turn = False  # of runs with priorities, among those whose priority is 0
         self._end_actors: Callable[[float], list[str]] | None = None
         # Pops and calls in one step of C: a Ctrl-C between the two would lose a thread.
         # IndexError when nobody is idle.
@@ -400,12 +399,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     def _choose(self, queue: deque[Run], urgent: FairQueue[Run]) -> Run | None:
         if not self._has_priorities:
             return self._choose_in_turn(queue)
-        rank = urgent.first_rank()
-        run = None
-        if rank == 0:
-            self._turn = not self._turn
-        if rank is not None and (rank < 0 or (rank == 0 and self._turn)):
-            run = urgent.take(_take_slot)
+        run = urgent.take(_take_slot) if urgent.goes_first() else None
         run = run or self._choose_in_turn(queue) or urgent.take(_take_slot)
         if run is not None and run.plan.priorities:
             run.ready.floor = inf if (rank := next_rank(run)) is None else rank

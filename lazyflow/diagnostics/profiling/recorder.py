@@ -69,8 +69,8 @@ class Looks:
             if not is_number or not _MIN_INTERVAL <= given <= _MAX_INTERVAL:
                 raise (ValueError if is_number else TypeError)(
                     f"sample={sample!r}: the seconds between two looks are a number from "
-                    f"{_MIN_INTERVAL} to {_MAX_INTERVAL:g}. Type: profile(), which looks each 0.01 s, or "
-                    "profile(sample=None), which does not look"
+                    f"{_MIN_INTERVAL} to {_MAX_INTERVAL:g}. Type: profile(), which looks "
+                    "each 0.01 s, or profile(sample=None), which does not look"
                 )
         self.sample = sample
         self.samples = Samples()

@@ -73,10 +73,8 @@ def first(state: State, worker: WorkerRecord) -> Node | None:
             node = _from_priorities(worker, urgent)
         if node is None:
             node = _local(queues, worker, lane, None)
-        if node is None and rank == 0:
-            state.is_job_of_priorities_next = not state.is_job_of_priorities_next
-            if state.is_job_of_priorities_next:
-                node = _from_priorities(worker, urgent)
+        if node is None and rank == 0 and urgent.goes_first():
+            node = _from_priorities(worker, urgent)
         if node is None and rota:
             node = _from_rota(worker, rota)
         if node is None and rank is not None:

@@ -786,8 +786,6 @@ class State:
         The number of workers that were asked for and are not known yet.
     batch_count
         The number of batches so far.
-    is_job_of_priorities_next
-        Whether a job with priorities is next among those whose priority is 0.
     has_moved
         Whether a task went to a worker for which work was looked for already.
     """
@@ -803,7 +801,6 @@ class State:
         self.size = 0
         self.starting = 0
         self.batch_count = 0
-        self.is_job_of_priorities_next = False
         self.has_moved = False
 
     def done(
