@@ -276,7 +276,7 @@ def group_memory() -> int | None:
     for limit, usage, statistics in _memory_groups():
         most, used = "".join(_lines(limit)).strip(), "".join(_lines(usage)).strip()
         if most.isdecimal() and used.isdecimal():  # else it is "max"
-            stat = dict(map(str.split, _lines(statistics)))
+            stat = dict(ln.split() for ln in _lines(statistics) if ln.count(" ") == 1)
             # Pages of files that the kernel drops when memory is asked for.
             cached = int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
             left.append(max(0, int(most) - int(used) + cached))
