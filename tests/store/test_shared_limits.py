@@ -299,7 +299,7 @@ def test_what_control_groups_have_left(tmp_path, monkeypatch, files, expected):
 )
 def test_the_least_quota_of_control_groups_counts(tmp_path, monkeypatch, quotas, cores):
     folders = [tmp_path / str(level) for level in range(len(quotas) + 1)]
-    for folder, text in zip(folders, quotas):
+    for folder, text in zip(folders[:-1], quotas, strict=True):
         folder.mkdir()
         (folder / "cpu.max").write_text(text + "\n")
     monkeypatch.setattr(system, "_group_folders", lambda controller: folders)

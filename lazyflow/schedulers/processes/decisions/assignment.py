@@ -1,4 +1,8 @@
-"""Which task goes to which worker, and how many go together in a batch."""
+"""Which task goes to which worker, and how many go together in a batch.
+
+Every event ends with `assign`. For each worker that has room it takes the next task (`first`) and
+adds more of the same job (`another`) up to the seconds of work that a batch should have (`_fair`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What happens to the state when workers answer or die, values come, and jobs begin or end."""
+"""The events: workers answer or die, values come or are not needed any more, jobs begin or end.
+
+Each event is a function of the `State` (pool_state.py), called by the driver. It changes the state
+and ends with `assign`, which sends what can be sent now.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the decisions are about: tasks, jobs and workers, and the instructions that come of them."""
+"""Records of tasks, values, jobs and workers, and the instructions for the driver.
+
+Records have no behaviour: pool_state.py and events.py change them.
+"""
 
 from __future__ import annotations
 

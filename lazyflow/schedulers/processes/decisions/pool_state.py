@@ -1,13 +1,8 @@
-"""The state of the processes scheduler: queues, counts of uses, lineage, and `State`, with all.
+"""The state of the pool: queues of ready tasks, counts of uses, and the lineage of lost values.
 
-Once a job is taken in, all changes of where a task is (`Node.phase` and its places) and of its
-counts are made here, by what happens to it: `RefCounts.sent`, `State.done`, `RefCounts.fail_all`,
-`Lineage.remake`, `RefCounts.release`. The tests of random histories count all of it again after
-each event.
-
-Nothing here knows a clock, a process or a socket, so the decisions are tested by themselves with
-random histories. An event is a function of a `State`, in events.py; what has to be done is
-appended to `out` as an instruction, see nodes.py.
+Once a job has been added, this module alone changes where a task is (`Node.phase`, its worker)
+and its counts: in `RefCounts.sent`, `State.done`, `RefCounts.fail_all`, `Lineage.remake` and
+`RefCounts.release`. Tests play random histories of events and count everything again after each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Runs whose tasks other processes compute, and the jobs that are made of their plans."""
+"""A run on worker processes, and the job that is made of its plan.
+
+`PoolRun` is what the caller waits for. `NewJob` makes the nodes (decisions/nodes.py) that the pool
+works on, in the caller's thread, since pickling may run the user's code. `EndedRun` stays while
+tasks of the job may have to run again. The `report_` functions call the observers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Values of the pool: in shared memory, pickled for tasks, and held by callers; and functions."""
+"""Values and functions of the pool, on the caller's side.
+
+`PoolMemory` has the shared memory: `PoolMemory.argument` writes a large literal once for all tasks
+of a run. `FunctionTable` gives functions their numbers; `PoolValue` is a result that stays in the pool. Arguments that take
+long to pickle are pickled in a thread of their own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""One worker as the driver knows it: its start, its sockets and output; and messages both ways."""
+"""One worker process, as the driver sees it.
+
+`Process` starts it and takes its output, `WorkerHandle` is what the driver knows of it, `Sender`
+writes messages to it, and `Receiver` passes its answers to the decisions and to the observers.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What every worker process has: its sockets, its memory, and what it follows of the caller's.
 
-Shared with the parent is a page with two words: the number of the task, or call, that runs here,
-and of the value that is being pickled for others; they are set until the answer is sent, so the
-parent knows what to charge when this process dies.
+A page of memory that is shared with the parent has two words: the number of the task or call that
+runs here, and that of the value that is being pickled for others. They stay until the answer is
+sent, so that the parent knows which task to charge when this process dies.
 """
 
 from __future__ import annotations
