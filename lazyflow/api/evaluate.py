@@ -79,11 +79,11 @@ class Targets:
         """
         if self._items is None:
             return tuple(map(_plain, values))
-        found = [
+        filled = [
             _plain(values[first]) if kinds[type(item)] == LAZY else joined(item, values[first:last])
             for item, first, last in self._parts
         ]
-        return tuple(self._binder.fill(found)[0] if self._binder is not None else found)
+        return tuple(self._binder.fill(filled)[0] if self._binder is not None else filled)
 
 
 def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
@@ -94,12 +94,12 @@ def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
             groups.setdefault(type(item), []).append(at)
     if not groups:
         return items
-    found = list(items)
+    optimized = list(items)
     for cls, places in groups.items():
         better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
         for at, item in zip(places, better, strict=True):
-            found[at] = item
-    return found
+            optimized[at] = item
+    return optimized
 
 
 def finalized(item: Any, values: list[Any]) -> Any:
@@ -365,18 +365,18 @@ def _told(run: BaseRun, values: list[Any]) -> list[Any]:
 def results(run: BaseRun) -> list[Any]:
     """Return the outputs of a finished run, each the caller's own; raise if one can't be had."""
     plan = run.plan
-    found, failed = run.fetch()
+    outputs, failed = run.fetch()
     if failed:
-        found = [
+        outputs = [
             CollectedError(failed[i]) if i in failed else value
-            for i, value in zip(plan.outputs, found, strict=True)
+            for i, value in zip(plan.outputs, outputs, strict=True)
         ]
-    is_own = len(found) == 1 and not plan.leaves and _is_own(found[0])
-    if not is_own and any(forms[t] or t is IteratorItems for t in set(map(type, found))):
-        kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
+    is_own = len(outputs) == 1 and not plan.leaves and _is_own(outputs[0])
+    if not is_own and any(forms[t] or t is IteratorItems for t in set(map(type, outputs))):
+        kept = held_values(plan) if plan.leaves or any(map(_shared, outputs)) else ()
         release = ResultHandover(kept)
-        found = [release(value) for value in found]
-    return found
+        outputs = [release(value) for value in outputs]
+    return outputs
 
 
 def _shared(value: Any) -> bool:
@@ -391,18 +391,18 @@ def _is_own(value: Any) -> bool:
 
 def held_values(plan: Plan) -> list[Any]:
     """Return the values that others keep: the literals of a plan, and the values of its futures."""
-    found = []
+    held = []
     for task in plan.tasks:
         if task._func is HELD:
             if not task._args[0].is_elsewhere():  # a copy from elsewhere is the caller's own
-                found.append(task._args[0].local_outcome()[0])
+                held.append(task._args[0].local_outcome()[0])
         elif task._bind is None:
             if task._args is not task._inputs:
-                found.extend(x for x in task._args if forms[type(x)])
+                held.extend(x for x in task._args if forms[type(x)])
         else:
             for template in (task._bind.template, *(m[1] for m in task._bind.makers)):
-                found.extend(x for x in template or () if forms[type(x)])
-    return found
+                held.extend(x for x in template or () if forms[type(x)])
+    return held
 
 
 # -- in the background ----------------------------------------------------------------------
@@ -483,38 +483,38 @@ def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
             "map(...). Make the call again."
         )
     again = _with_failed_inputs(future)
-    for each, task, holder in again:
-        each.recipe.append((task, holder))
-        each.reopen()
+    for failed, task, holder in again:
+        failed.recipe.append((task, holder))
+        failed.reopen()
         owner = holder()
         if owner is not None:
             reopen(owner)
     while again:
-        each, task, _ = again.pop()
+        failed, task, _ = again.pop()
         try:
-            start_background(make_plan([task]), RunOptions("retry", {}, each.scheduler), each)
+            start_background(make_plan([task]), RunOptions("retry", {}, failed.scheduler), failed)
         except BaseException as error:
-            for left in [each, *(other for other, _, _ in again)]:
+            for left in [failed, *(other for other, _, _ in again)]:
                 left.set_error(Cancelled(f"{left.name} could not be run again: {error}"))
             raise
 
 
 def _with_failed_inputs(future: TaskFuture) -> list[tuple[TaskFuture, Task, Any]]:
     """Return failed futures with their tasks and owners, each before those that it needs."""
-    found = []
+    failed = []
     stack = [future]
     while stack:
-        each = stack.pop()
-        if each.state is not FAILED:
+        candidate = stack.pop()
+        if candidate.state is not FAILED:
             continue
         try:
-            task, holder = each.recipe.pop()  # of several threads, one gets it
+            task, holder = candidate.recipe.pop()  # of several threads, one gets it
         except IndexError:
             continue
-        found.append((each, task, holder))
+        failed.append((candidate, task, holder))
         plan = make_plan([task])
         stack += [t._args[0] for t in map(plan.tasks.__getitem__, plan.leaves) if t._func is HELD]
-    return found
+    return failed
 
 
 # -- compute, persist, optimize -----------------------------------------------------------

@@ -16,8 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def watching() -> RunObservers | None:
     """Return the observers of work that begins here; None if there are none."""
-    found = (*always_observers, *observers.get())
-    return RunObservers(found) if found else None
+    watchers = (*always_observers, *observers.get())
+    return RunObservers(watchers) if watchers else None
 
 
 class WatchedWork:

@@ -83,5 +83,5 @@ def _computed(inputs: Sequence[Task], call: FailedCall) -> list[Any]:
             raise error
         finally:
             del error  # a frame that holds its own exception is a cycle
-    found: list[Any] = values
-    return found
+    computed: list[Any] = values
+    return computed

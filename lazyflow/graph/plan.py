@@ -439,8 +439,8 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
         Two different tasks carry one key.
     """
     plan = plan_of(*in_order(wanted), wanted)
-    for each in PASSES:
-        plan = each.apply(plan, optimize)
+    for rewrite in PASSES:
+        plan = rewrite.apply(plan, optimize)
     return plan
 
 
@@ -476,9 +476,9 @@ def explain_plan(wanted: Sequence[Task]) -> str:
     outputs = _counted(len(plan.outputs), "result is", "results are")
     tasks, values = _counted(len(plan)), len(plan.leaves)
     words = [f"graph: {tasks}, {values:,} of them values; {outputs} wanted"]
-    for each in PASSES:
-        before, plan = plan, each.apply(plan, True)
-        words.append(f"{each.name}: {each.explain(before, plan)}")
+    for rewrite in PASSES:
+        before, plan = plan, rewrite.apply(plan, True)
+        words.append(f"{rewrite.name}: {rewrite.explain(before, plan)}")
     return Explanation("\n".join(words))
 
 

@@ -214,7 +214,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
 
     def _in_fork(self) -> None:
         """In the child of a fork: the threads are the parent's, and what they would compute."""
-        mine = {each.run for each in (*self._threads, *self._sleeping) if each.forked}
+        mine = {thread.run for thread in (*self._threads, *self._sleeping) if thread.forked}
         runs = self._known_runs() - mine
         self._reset()
         error = Cancelled(
@@ -229,7 +229,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     def _known_runs(self) -> set[Run]:
         """Return the runs that are queued or worked on."""
         members = (*self._threads, *self._sleeping)
-        working = {run for each in members if (run := each.run) is not None}
+        working = {run for thread in members if (run := thread.run) is not None}
         return working.union(*self._queues, *self._by_priority)
 
     def make_run(self, plan: Plan, request: Request) -> Run:
@@ -348,7 +348,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         rank = next_rank(run) if self._has_priorities else None
         if rank is None:
             return False
-        found = None
+        less_urgent = None
         for thread in self._threads:
             other = thread.run
             if other in (None, run) or other.request.background != run.request.background:
@@ -356,10 +356,10 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
             if other.plan.priorities:  # it leaves by itself
                 other.ready.floor = min(other.ready.floor, rank)
             elif rank < 0 and not thread.must_leave:
-                found = thread
-        if found is not None:
-            found.ask_to_leave()
-        return found is not None
+                less_urgent = thread
+        if less_urgent is not None:
+            less_urgent.ask_to_leave()
+        return less_urgent is not None
 
     def _serve_ready(self) -> None:
         """Let a thread look at the queues, when there may be something for it in them."""

@@ -394,8 +394,8 @@ def checked(scheduler: Any) -> Scheduler:
             if any(hasattr(scheduler, name) for name in members):
                 _check(scheduler, protocol, members)
         _checked[kind] = True
-    found: Scheduler = scheduler
-    return found
+    passed: Scheduler = scheduler
+    return passed
 
 
 def _check(scheduler: Any, protocol: Any, members: tuple[str, ...]) -> None:

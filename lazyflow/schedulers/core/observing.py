@@ -260,8 +260,8 @@ class RunObservers:
 
     def clear(self) -> None:
         """Remove all observers."""
-        for each in (self.members, *self._often.values()):
-            each.clear()
+        for heard in (self.members, *self._often.values()):
+            heard.clear()
 
     def _drop(self, observer: Any, event: str, error: BaseException) -> None:
         """Ignore an observer that raised, in this run and later ones; log its first error."""

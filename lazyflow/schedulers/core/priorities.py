@@ -151,15 +151,15 @@ class FairQueue(Generic[T]):
     def take(self, may: Callable[[T], bool]) -> T | None:
         """Return the first run for which `may` is true, and move it behind its equals."""
         passed = []
-        found = None
-        while found is None and self.first_rank() is not None:
+        chosen = None
+        while chosen is None and self.first_rank() is not None:
             rank, turn, run = heappop(self.entries)
             if may(run):
-                found, turn = run, next(self._turns)
+                chosen, turn = run, next(self._turns)
             passed.append((rank, turn, run))
         for entry in passed:
             heappush(self.entries, entry)
-        return found
+        return chosen
 
     def __iter__(self) -> Iterator[T]:
         return iter(tuple(self._ranks))

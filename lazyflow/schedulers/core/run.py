@@ -177,12 +177,12 @@ class BaseRun(ABC):
     def running(self) -> list[str]:
         """Name the tasks that are running now: of this run, and of those its tasks started."""
         runs = [self]
-        found: list[str] = []
+        names: list[str] = []
         while runs:
             run = runs.pop()
             runs.extend(run.children)
-            found.extend(doing(worker) for worker in tuple(run.inside) if worker.now()[0] is run)
-        return found
+            names.extend(doing(worker) for worker in tuple(run.inside) if worker.now()[0] is run)
+        return names
 
     def _complete(self) -> None:
         try:
@@ -208,9 +208,9 @@ class BaseRun(ABC):
 
         What is in other processes is brought here; raise if that is impossible.
         """
-        found = [self.values[i] for i in self.plan.outputs], self.failed
+        outputs = [self.values[i] for i in self.plan.outputs], self.failed
         self.drop_values()
-        return found
+        return outputs
 
     def drop_values(self) -> None:
         """Drop the values and errors: the traceback of a failed task leads to its run."""

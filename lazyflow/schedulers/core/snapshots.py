@@ -41,13 +41,13 @@ class Watch:
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        each = max(int(_PLACES ** (1 / max(array.ndim, 1))), 2)
-        self._steps = tuple([slice(None, None, max(n // each, 1)) for n in array.shape])
+        per_axis = max(int(_PLACES ** (1 / max(array.ndim, 1))), 2)
+        self._steps = tuple([slice(None, None, max(n // per_axis, 1)) for n in array.shape])
         self._sample = self._now()
 
     def _now(self) -> bytes:
-        found: bytes = self.array[self._steps].tobytes()
-        return found
+        sample: bytes = self.array[self._steps].tobytes()
+        return sample
 
     def has_changed(self) -> bool:
         """Tell whether the sample differs from that at first."""

@@ -175,9 +175,9 @@ def tell_to_drop(name: str) -> None:
 
 def drop(name: str) -> None:
     """Close what another process sent and has dropped itself."""
-    found = arrived.pop(name, None)
-    if found is not None:
-        found.close()
+    dropped = arrived.pop(name, None)
+    if dropped is not None:
+        dropped.close()
 
 
 #: By id. This module is imported before schedulers are, so their threads end first at exit.

@@ -128,11 +128,11 @@ class Incoming:
         data, ancillary, _, _ = self.sock.recvmsg(_AT_ONCE, self._space, _CLOSED_IN_CHILDREN)
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                found = array.array("i")
-                found.frombytes(content[: len(content) - len(content) % found.itemsize])
-                self._descriptors.extend(found)
+                descriptors = array.array("i")
+                descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+                self._descriptors.extend(descriptors)
                 if not _CLOSED_IN_CHILDREN:
-                    for fd in found:
+                    for fd in descriptors:
                         os.set_inheritable(fd, False)
         self._data += data
         return bool(data)

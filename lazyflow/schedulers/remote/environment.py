@@ -91,14 +91,14 @@ def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
     from lazyflow.store.pickling.serialize import encode
     from lazyflow.store.pickling.unpicklable import Unpicklable
 
-    found = []
+    pickled = []
     for pair in variables:
         try:
             encoded = encode(pair, bytes, explain=False)  # type: ignore[arg-type]
-            found.append((encoded.payload, encoded.buffers, encoded.size))
+            pickled.append((encoded.payload, encoded.buffers, encoded.size))
         except Unpicklable:
             pass
-    return found
+    return pickled
 
 
 def enter(data: bytes) -> None:
@@ -162,10 +162,10 @@ def is_users(name: str, spec: Any) -> bool:
 def stat_of(path: str) -> Stat | None:
     """Return the time and size of a file, None if there is none."""
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size
 
 
 class ModuleVersions(NamedTuple):
@@ -236,7 +236,7 @@ class Versions:
         return _AUTORELOAD not in sys.modules or not any(map(_is_patched, self._known.values()))
 
     def _learn(self) -> None:
-        found: dict[str, _Known] = {}
+        modules: dict[str, _Known] = {}
         refused: dict[str, str] = {}
         count = len(self.reloaded)
         for name, module in tuple(sys.modules.items()):
@@ -248,24 +248,24 @@ class Versions:
             known = self._known.get(name)
             is_kept = known is not None and known.spec is spec
             if known is not None and is_kept and not _is_patched(known):
-                found[name] = known
+                modules[name] = known
             else:
                 reloads = 0
                 if known is not None:
                     self.reloaded.append(name)
                     reloads = known.reloads + 1
                 is_old = not is_kept and _edited_since_import(spec, stat)
-                found[name] = _Known(module, spec, stat, reloads, is_old)
-            if found[name].is_old:
+                modules[name] = _Known(module, spec, stat, reloads, is_old)
+            if modules[name].is_old:
                 refused[name] = f"{spec.origin} was edited after this program imported it"
-        gone = self._known.keys() - found.keys()
-        self._known = found
-        self._modules = [known.module for known in found.values()]
-        self._specs = [known.spec for known in found.values()]
+        gone = self._known.keys() - modules.keys()
+        self._known = modules
+        self._modules = [known.module for known in modules.values()]
+        self._specs = [known.spec for known in modules.values()]
         if self.reloaded:
-            refused |= _old_parts(found, set(self.reloaded))
+            refused |= _old_parts(modules, set(self.reloaded))
         before = self.current
-        versions = {name: (*known.stat, known.reloads) for name, known in found.items()}
+        versions = {name: (*known.stat, known.reloads) for name, known in modules.items()}
         new = before._replace(
             reloads=before.reloads + bool(gone or len(self.reloaded) > count),
             path=list(sys.path), versions=versions, refused=refused,
@@ -308,17 +308,17 @@ def _edited_since_import(spec: Any, stat: Stat) -> bool:
     return (time, size) != (stat[0] // 10**9 & 0xFFFFFFFF, stat[1] & 0xFFFFFFFF)
 
 
-def _old_parts(found: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
+def _old_parts(modules: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
     """Find modules that hold what others had before a reload: a new worker would not."""
     refused = {}
-    homes = reloaded & found.keys()
-    for name, known in found.items():
+    homes = reloaded & modules.keys()
+    for name, known in modules.items():
         spec = known.spec
         for home, old_name, name_here in _taken_from(spec.origin, known.stat, spec.parent):
             if home not in homes:
                 continue
             old = vars(known.module).get(name_here)
-            new = vars(found[home].module).get(old_name)
+            new = vars(modules[home].module).get(old_name)
             if old is new or (old == new if type(old) in IMMUTABLE else same_code(old, new)):
                 continue
             refused[name] = (
@@ -457,13 +457,13 @@ def _logging_settings(root: Any) -> tuple[int | None, dict[str, Any]]:
 
     disabled = root.manager.disable
     loggers = {}
-    for each in (root, *root.manager.loggerDict.values()):
-        if isinstance(each, logging.Logger):
+    for logger in (root, *root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
             handlers = tuple(
-                handler_key(h) for h in each.handlers if type(h) is not logging.NullHandler
+                handler_key(h) for h in logger.handlers if type(h) is not logging.NullHandler
             )
-            if each.level or handlers or each.disabled:
-                loggers[each.name] = each.level, handlers, each.disabled
+            if logger.level or handlers or logger.disabled:
+                loggers[logger.name] = logger.level, handlers, logger.disabled
     if not disabled and not any(
         handlers or is_disabled or level > logging.WARNING
         for level, handlers, is_disabled in loggers.values()
@@ -541,9 +541,9 @@ def _warn(text: str, kinds: list[Any], filename: str, line: int, module: str | N
 def _category(kinds: list[tuple[str, str]]) -> Any:
     """Return the first of these classes that is known here."""
     for module, name in kinds:
-        found: Any = sys.modules.get(module)
+        category: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if isinstance(found, type) and issubclass(found, Warning):
-            return found
+            category = getattr(category, part, None)
+        if isinstance(category, type) and issubclass(category, Warning):
+            return category
     return Warning

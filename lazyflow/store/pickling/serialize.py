@@ -169,17 +169,17 @@ def _written(
     free: Callable[[Segment], None] | None,
 ) -> Encoded:
     stream, cut = _without_large(pieces, max(least, _CUT))
-    found: list[Segment] = []
+    segments: list[Segment] = []
     try:
         for buffer in [*buffers, *cut]:
-            found.append(write(buffer))  # noqa: PERF401 - what was written is needed on failure
+            segments.append(write(buffer))  # noqa: PERF401 - what was written is needed on failure
         payload = write(stream) if len(stream) >= least else stream
     except BaseException:
         if free is not None:
-            for segment in found:
+            for segment in segments:
                 free(segment)
         raise
-    return Encoded(payload, tuple(found))
+    return Encoded(payload, tuple(segments))
 
 
 def _without_large(pieces: list[Any], least: int) -> tuple[bytes, list[Any]]:

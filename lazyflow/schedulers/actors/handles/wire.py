@@ -80,14 +80,14 @@ class Peer:
             return None
 
     def _bytes(self, size: int) -> bytearray:
-        found = bytearray(size)
-        rest = memoryview(found)
+        content = bytearray(size)
+        rest = memoryview(content)
         while rest:
             done = self._sock.recv_into(rest)
             if not done:
                 raise EOFError("the connection has ended")
             rest = rest[done:]
-        return found
+        return content
 
     def abandon(self) -> None:
         """Close this process's end, which it has of its parent: the connection goes on."""

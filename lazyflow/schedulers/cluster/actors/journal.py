@@ -287,5 +287,5 @@ def pickled_result(box: list[Any]) -> PackedValue:
     An array that nothing else holds, so that nobody can write to it, is not copied.
     """
     only = is_alone(box)
-    found = packed(box.pop()).checked().leaving()
-    return found if only else found.copied()
+    result = packed(box.pop()).checked().leaving()
+    return result if only else result.copied()

@@ -142,8 +142,8 @@ class EngineLink(ports.ActorLink, ABC):
         else:
             self._close_journal()
 
-    def _died(self, cause: BaseException | None, found: journal.Entries | None) -> None:
-        last, entries = (None, []) if found is None else found
+    def _died(self, cause: BaseException | None, journal_entries: journal.Entries | None) -> None:
+        last, entries = (None, []) if journal_entries is None else journal_entries
         answers = [pickle.loads(data) for data in entries]
         self.actor.died(self, ports.ProcessEnd(
             "ended", self.where, last, [(a.number, a.outcome, a.state) for a in answers], cause,

@@ -374,10 +374,10 @@ def refusal(
     >>> refusal(["small"], None, cluster)[:42]
     "the cluster has no worker 'small'; it has "
     """
-    for each in workers or ():
-        if not chosen([each], cluster):
+    for name in workers or ():
+        if not chosen([name], cluster):
             return (
-                f"the cluster has no worker {each!r}; it has {_shown(cluster)}. Name workers by "
+                f"the cluster has no worker {name!r}; it has {_shown(cluster)}. Name workers by "
                 "their names, addresses or hosts: dask worker --name big, for example."
             )
     if not resources:

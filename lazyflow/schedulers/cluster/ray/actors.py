@@ -155,8 +155,8 @@ class RayLink(EngineLink):
 
         ref.future().add_done_callback(post)
 
-    def _is_there(self, found: tuple[int, str, str]) -> None:
-        pid, self._node, name = found
+    def _is_there(self, process: tuple[int, str, str]) -> None:
+        pid, self._node, name = process
         self.began_at(f"process {pid}", name, self._folder)
         self.actor.pump()
 

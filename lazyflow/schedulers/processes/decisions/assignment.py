@@ -60,9 +60,9 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
         if is_valid and node.job is job:
             return following.pop()
     if following or lane.arrived or lane.queue:
-        found = _local(queues, worker, lane, job)
-        if found is not None or following or lane.arrived or lane.queue:
-            return found
+        own = _local(queues, worker, lane, job)
+        if own is not None or following or lane.arrived or lane.queue:
+            return own
     free = _pop(job) if job.ready else None
     return _steal(state, worker, job) if free is None and queues.queued else free
 
@@ -117,7 +117,7 @@ def _local(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) ->
 def _queued(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
     queue = lane.queue
     bound = []
-    found = None
+    chosen = None
     while queue:
         node = queue[-1]
         if node.phase != READY or node.home is not worker:
@@ -132,11 +132,11 @@ def _queued(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -
             continue
         queues.take(node)
         if is_allowed:
-            found = node
+            chosen = node
             break
         queues.push(node)
     queue.extend(reversed(bound))
-    return found
+    return chosen
 
 
 def _arrived(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
@@ -413,10 +413,10 @@ def _first_there(state: State, worker: WorkerRecord) -> Node | None:
         node = first(state, worker)
         if node is None or node.under_way == len(node.distinct):
             return node
-        found = _has_inputs(state, worker, node)
-        if found:
+        is_there = _has_inputs(state, worker, node)
+        if is_there:
             return node
-        if found is None:
+        if is_there is None:
             return None
 
 
@@ -438,10 +438,10 @@ def _extend(state: State, worker: WorkerRecord, batch: Batch, budget: list[float
         if node is None:
             break
         if node.under_way < len(node.distinct):
-            found = _has_inputs(state, worker, node)
-            if found is None:
+            is_there = _has_inputs(state, worker, node)
+            if is_there is None:
                 break
-            if not found:
+            if not is_there:
                 continue
         function = node.function
         known = budgets.get(function)

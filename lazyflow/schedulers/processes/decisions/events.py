@@ -145,9 +145,9 @@ def provide(state: State, node: Node, value: Any, size: int = 0) -> None:
     assign(state)
 
 
-def packed(state: State, found: Iterable[tuple[Node, tuple[Any, ...]]]) -> None:
+def packed(state: State, outcomes: Iterable[tuple[Node, tuple[Any, ...]]]) -> None:
     """Take the arguments of some tasks as they are sent."""
-    for node, arguments in found:
+    for node, arguments in outcomes:
         state.lineage.packed(node, arguments)
     assign(state)
 

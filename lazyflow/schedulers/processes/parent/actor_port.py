@@ -110,8 +110,8 @@ class ProcessPort(HostPort):
             self.driver.memory.take_own(packed)
 
     def release(self, *packed: Any) -> None:
-        for each in packed:
-            self.driver.memory.remove(each)
+        for encoded in packed:
+            self.driver.memory.remove(encoded)
 
     def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
         return unsendable(task, role, error, self.driver.memory.least)

@@ -137,7 +137,7 @@ class ValueTable:
 
     def packed(self, outcomes: list[values.Packed]) -> None:
         """Take what another thread has pickled of nodes: their arguments, or their values."""
-        ready = [each for each in outcomes if self._is_ready(*each)]
+        ready = [outcome for outcome in outcomes if self._is_ready(*outcome)]
         events.packed(self._state, [(node, arguments) for node, _, arguments, *_ in ready])
         self._driver.perform()
 
@@ -145,26 +145,26 @@ class ValueTable:
         self,
         node: Node,
         literal: Any,
-        found: Any,
+        encoded: Any,
         error: BaseException | None,
         written: dict[Any, Any],
     ) -> bool:
         """Take in what was pickled of a node; tell whether its arguments are.
 
-        `literal` is the node's value then: a `Literal`, or MISSING when `found` is arguments;
+        `literal` is the node's value then: a `Literal`, or MISSING when `encoded` is arguments;
         `written` is memory that was copied for it, for `PoolMemory.keep_constants`.
         """
         is_value = literal is not MISSING
-        if is_value and found is not None:
-            self._memory.take_own(found)
+        if is_value and encoded is not None:
+            self._memory.take_own(encoded)
         run = node.job.run
         self._memory.keep_constants(None if run is None else run.literals, written)
         if node.phase != WAITING or node.packed != () or node.value is not literal:
-            self._memory.remove(found)
+            self._memory.remove(encoded)
         elif error is not None:
             events.fail(self._state, node, error)
         elif is_value:
-            literal.encoded = found
+            literal.encoded = encoded
             events.provide(self._state, node, literal)
         else:
             return True

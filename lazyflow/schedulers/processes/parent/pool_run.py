@@ -64,13 +64,13 @@ def merges_of(plan: Plan, request: Request) -> dict[int, None]:
     first = max((i for i in plan.outputs if _is_merge(plan.tasks[i])), default=-1)
     if first < 0 or request.background:
         return {}
-    found: set[int] = {plan.end}
+    merged: set[int] = {plan.end}
     for i in range(first, -1, -1):
-        if _is_merge(plan.tasks[i]) and found.issuperset(plan.uses(i)) and not any(
+        if _is_merge(plan.tasks[i]) and merged.issuperset(plan.uses(i)) and not any(
             plan.tasks[j]._func in (VALUE, HELD) for j in plan.inputs[i] or ()
         ):
-            found.add(i)
-    return dict.fromkeys(sorted(found - {plan.end}))
+            merged.add(i)
+    return dict.fromkeys(sorted(merged - {plan.end}))
 
 
 def _is_merge(task: Task) -> bool:
@@ -461,14 +461,14 @@ class NewJob:
         try:
             function = self.driver.functions.function_of(func)
             self.run.functions[function.number] = function
-            found = function.number
+            number = function.number
         except Unpicklable as error:
-            found = -1 - len(self._errors)
+            number = -1 - len(self._errors)
             text = f"{task_name(task)}, made at {place_text(task)}"
             failure = serialization_error(text, "function", error)
-            self._errors[found] = dressed(failure, task, None)
-        self._functions[id(func)] = found
-        return found
+            self._errors[number] = dressed(failure, task, None)
+        self._functions[id(func)] = number
+        return number
 
     def _leaf(self, i: int, task: Task) -> Node:
         """Return the node of a value: literal, or held by a future."""
@@ -476,9 +476,9 @@ class NewJob:
             return self._literal(i, task, self.run.leaf_values.get(i, task._args[0]))
         future = task._args[0]
         if not future.done():
-            found = self._coming(i, task, future)
-            if found is not None:
-                return found
+            coming = self._coming(i, task, future)
+            if coming is not None:
+                return coming
         value, error = future.local_outcome()
         if error is not None:
             node = Node(self.job, i, without_inputs(task), 0)

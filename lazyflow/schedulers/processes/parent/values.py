@@ -1,8 +1,8 @@
 """Values and functions of the pool, on the caller's side.
 
 `PoolMemory` has the shared memory: `PoolMemory.argument` writes a large literal once for all tasks
-of a run. `FunctionTable` gives functions their numbers; `PoolValue` is a result that stays in the pool. Arguments that take
-long to pickle are pickled in a thread of their own.
+of a run. `FunctionTable` gives functions their numbers; `PoolValue` is a result that stays in the
+pool. Arguments that take long to pickle are pickled in a thread of their own.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ class PoolMemory:
         key = (flat.__array_interface__["data"][0], flat.nbytes)
         held = known.get(key) or new.get(key)
         if held is not None:
-            found: Segment = held[1]
-            return found
+            known_segment: Segment = held[1]
+            return known_segment
         segment = self.arenas.write(buffer)
         # The buffer is held: its memory must not become another's while it is known by address.
         new[key] = (buffer, segment)
@@ -377,7 +377,7 @@ def begin_packing(driver: Owner, nodes: list[Node], packed: Callable[..., None])
 
 
 def _pack_all(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
-    found: list[Packed] = []
+    outcomes: list[Packed] = []
     begun = perf_counter()
     for node in nodes:
         run, literal = node.job.run, node.value
@@ -385,23 +385,23 @@ def _pack_all(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> 
             continue
         written: dict[Any, Any] = {}
         try:
-            if found and _may_take_long(node.task, literal):
-                driver.loop.post(packed, found)
-                found, begun = [], perf_counter()
+            if outcomes and _may_take_long(node.task, literal):
+                driver.loop.post(packed, outcomes)
+                outcomes, begun = [], perf_counter()
             if literal is MISSING:
                 made: Any = _arguments(driver, run, node, written)
             else:
                 made = _value(driver, run, node, literal)
             verify(run.watches, node.i, node.task)
-            found.append((node, literal, made, None, written))
+            outcomes.append((node, literal, made, None, written))
         except BaseException as broken:
             role = "args" if literal is MISSING else "value"
             error = unsendable(node.task, role, broken, driver.memory.least)
-            found.append((node, literal, None, error, written))
+            outcomes.append((node, literal, None, error, written))
         if perf_counter() - begun > _TOGETHER:
-            driver.loop.post(packed, found)
-            found, begun = [], perf_counter()
-    driver.loop.post(packed, found)
+            driver.loop.post(packed, outcomes)
+            outcomes, begun = [], perf_counter()
+    driver.loop.post(packed, outcomes)
 
 
 def _may_take_long(task: Task, literal: Any) -> bool:
@@ -485,11 +485,11 @@ class FunctionTable:
     def function_of(self, function: Any) -> Function:
         """Return a function as it travels, or raise Unpicklable."""
         digest, payload = self._packed.of(function)
-        found = self._by_digest.get(digest)
-        if found is None:
+        numbered = self._by_digest.get(digest)
+        if numbered is None:
             new = Function(next(self._numbers), digest, payload)
-            found = self._by_digest.setdefault(digest, new)
-        return found
+            numbered = self._by_digest.setdefault(digest, new)
+        return numbered
 
     def payload(self, number: int) -> bytes:
         """Return what is sent of a function that a job needs."""

@@ -130,9 +130,9 @@ _THREADS = (
 
 
 def _environment(variables: dict[Any, Any], workers: int) -> dict[bytes, bytes]:
-    each = b"%d" % max(1, config.cpu_count() // workers)
+    count = b"%d" % max(1, config.cpu_count() // workers)
     caller = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
-    return dict.fromkeys(_THREADS, each) | caller
+    return dict.fromkeys(_THREADS, count) | caller
 
 
 def _pair(ours: ExitStack, theirs: ExitStack) -> tuple[socket.socket, int]:

@@ -234,9 +234,9 @@ class Reporter:
         self._report("log", _plain(record))
         while logger is not None:
             theirs = self._loggers.get(logger.name, (0, (), False))[1]
-            for each in logger.handlers:
-                if record.levelno >= each.level and handler_key(each) not in theirs:
-                    each.handle(record)
+            for handler in logger.handlers:
+                if record.levelno >= handler.level and handler_key(handler) not in theirs:
+                    handler.handle(record)
             logger = logger.parent if logger.propagate else None
 
     def _warned(
@@ -264,17 +264,18 @@ def _plain(record: Any) -> dict[str, Any]:
     """Return what a record has, its message and exception as text, the rest as it can travel."""
     import logging
 
-    found = dict(record.__dict__)
-    found["msg"], found["args"] = record.getMessage(), None
+    attributes = dict(record.__dict__)
+    attributes["msg"], attributes["args"] = record.getMessage(), None
     if record.exc_info:
-        found["exc_text"] = record.exc_text or logging.Formatter().formatException(record.exc_info)
-        found["exc_info"] = None
-    for name, value in found.items():
+        traceback = record.exc_text or logging.Formatter().formatException(record.exc_info)
+        attributes["exc_text"] = traceback
+        attributes["exc_info"] = None
+    for name, value in attributes.items():
         try:
             marshal.dumps(value)
         except ValueError:
-            found[name] = str(value)
-    return found
+            attributes[name] = str(value)
+    return attributes
 
 
 class _CategoryByName(type):
