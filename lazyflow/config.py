@@ -390,7 +390,7 @@ class set:
     'sync'
     """
 
-    # What is meant is known when it is entered, or is not: an object that nobody keeps has gone
+    # What is meant is known when it is entered, or is not: an object that is not kept has gone
     # before the next statement, and whoever looks at a setting then puts in what it has set. One
     # that is kept, as by a notebook for its output, is taken for a plain call when its thread looks
     # at a setting, or shows it, until it is entered. It sets nothing before that: a block would

@@ -1,4 +1,4 @@
-"""Events for observers beside runs: work that takes several runs, such as a fit."""
+"""Events of work that takes several runs, such as a fit, for observers."""
 
 from __future__ import annotations
 

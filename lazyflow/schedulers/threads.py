@@ -209,7 +209,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         self._has_priorities = False  # some run had
         self._end_actors: Callable[[float], list[str]] | None = None
         # Pops and calls in one step of C: a Ctrl-C between the two would lose a thread.
-        # IndexError when nobody is idle.
+        # IndexError when no thread is idle.
         self._wake_next = map(operator.call, iter(self._idle.pop, None)).__next__
 
     def _in_fork(self) -> None:

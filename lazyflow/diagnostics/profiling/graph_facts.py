@@ -140,7 +140,7 @@ def eager_call(code: CodeType, lasti: int) -> EagerCall | None:
 
 
 class _WithoutLiterals(ast.NodeTransformer):
-    """Leaves values out, which may be nobody's business: advice stands on pages."""
+    """Leaves values out, which may be private: advice stands on pages."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         return ast.Constant(...)

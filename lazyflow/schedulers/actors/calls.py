@@ -159,7 +159,7 @@ def _nothing() -> None:
 
 
 class WatchedCall:
-    """What observers hear of a call; none is made when nobody observes.
+    """What observers hear of a call; made only where there are observers.
 
     Attributes
     ----------
@@ -307,7 +307,7 @@ class ActorCall:
     begun
         Whether it has begun, in this process.
     watch
-        What its observers hear of, a `WatchedCall`; None: nobody observes.
+        What its observers hear of, a `WatchedCall`; None: there are no observers.
     actor
         The number of its actor, if that was made by this process.
     """

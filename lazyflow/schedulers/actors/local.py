@@ -126,7 +126,7 @@ def _given(call: ActorCall, mutates: bool) -> list[Any]:
     inputs.reverse()
     given = []
     while inputs:
-        box = [_value(inputs.pop())]  # of a future that nobody else has, nothing but the box has it
+        box = [_value(inputs.pop())]  # the box alone has it, if its future has gone
         given.append(own(box) if mutates else protected(box[0], False))
     return given
 

@@ -1,8 +1,8 @@
 """An actor whose object lives in another process, as the caller's process sees it.
 
-A call is packed in the caller's thread, so what it is given is as it was then. The port's thread
-keeps calls in order until their inputs are there, sends several without waiting for answers, and
-takes the end of the process in: the call that ran fails, those after it go on in a new process.
+A call is packed in the caller's thread, so its arguments are as they were then. The port's thread
+keeps calls in order until their inputs are there, and sends several without waiting for answers.
+When the process ends, the call that ran fails, and those after it go on in a new process.
 The errors of such calls stand first.
 """
 

@@ -278,7 +278,7 @@ class Engine(ABC):
 
     @abstractmethod
     def drop(self, handle: Any) -> None:
-        """Release what nobody else holds, before the engine hears of what is submitted next."""
+        """Release the result behind a handle, before the next groups are submitted."""
 
     @abstractmethod
     def submit(self, submissions: Sequence[Any]) -> None:

@@ -91,7 +91,7 @@ class Suspects:
         self.tasks.update(group.members)
 
     def pop(self) -> TaskGroup | None:
-        """Return the first one as a group of its own, or None if nobody needs it any more."""
+        """Return the first one as a group of its own, or None if it is not needed any more."""
         first = min(self.tasks)
         self.tasks.remove(first)
         if first not in self._queue.todo:

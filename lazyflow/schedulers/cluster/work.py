@@ -1,4 +1,4 @@
-"""A group of tasks inside the worker of an engine: by lazyflow's own run and the loop of sync.
+"""A group of tasks inside the worker of an engine, run by the loop of the sync scheduler.
 
 What tasks raise is kept as records. What the group returns is a `GroupOutcome`, which stays with
 the engine, and a report for the caller: failures, times, and the small results that it wants.

@@ -1,4 +1,4 @@
-"""A handle on a value that exists or will exist: `persist` puts it in the place of a history.
+"""A handle on a value that exists or will exist: `persist` puts it in the place of a graph.
 
 No lock is held while a value is set: the setter and a thread that adds a callback both take
 callbacks from one list, and `list.pop` gives each to just one of them.

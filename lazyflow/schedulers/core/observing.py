@@ -35,8 +35,8 @@ SHORT = 20e-6
 class WorkerTimer:
     """Times the tasks of a run in one worker's thread, and tells `observers` of each.
 
-    It has what the loop of the run calls while nobody else hears of starts or ends, in place of
-    the methods of `RunObservers`.
+    While there is no other observer of starts or ends, the loop of the run calls these methods in
+    place of those of `RunObservers`.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class TaskTimer(Observer):
         self.task_ended(run, i)
 
     def run_ended(self, run: AnyRun) -> None:
-        now = perf_counter()  # nobody hears of the ends of tasks that run now
+        now = perf_counter()  # the ends of tasks that run now are not told
         for worker, timer in tuple(self._workers.items()):
             try:
                 i, start = timer.running.pop()
@@ -231,7 +231,7 @@ class RunObservers:
 
     @property
     def sampling(self) -> float:
-        """The seconds between two looks at tasks in other processes; 0: nobody asks for them."""
+        """The seconds between two looks at tasks in other processes; 0: none are taken."""
         asked = [getattr(observer, "sampling", 0.0) for observer in self.members]
         return min(filter(None, asked), default=0.0)
 
@@ -248,7 +248,7 @@ class RunObservers:
         self.on_ran[:] = [(o, keeper if o is observer else method) for o, method in self.on_ran]
 
     def only_keeper(self) -> Callable[[tuple[Any, ...]], object] | None:
-        """Return the `append` of the only list, if nobody else is told of times."""
+        """Return the `append` of the only list, if no other observer is told of times."""
         method = self.on_ran[0][1] if len(self.on_ran) == 1 else None
         return method.append if isinstance(method, _Keeper) else None
 
@@ -302,7 +302,7 @@ def _overriding(observers: list[Any], event: str) -> list[_Hearing]:
 #
 # How long Numba compiled, by its own events: told to whoever runs the task in whose thread.
 #
-# Numba is not imported for it, and nothing is listened to before somebody observes. What listens
+# Numba is not imported for it, and listening begins with the first observer. What listens
 # stays: taking it away while another thread compiles could lose an event of another listener.
 
 _known: set[Callable[[float], None]] = set()

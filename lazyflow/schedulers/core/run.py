@@ -477,7 +477,7 @@ class Run(BaseRun):
             self._loop(worker)
         finally:
             here.worker = before
-            if here.uses:  # of a task of which nobody heard that it ended, as the run is over
+            if here.uses:  # of a task whose end was not told, as the run is over
                 task_over(self)
             if worker.forked:  # the parent goes on with the run; its copy has nowhere to return to
                 os._exit(0)
@@ -530,7 +530,7 @@ class Run(BaseRun):
                                 args = kwargs = None  # type: ignore[assignment]
                             else:
                                 value = task._func(*(task._args if numbers is None else given))
-                            if on_end and not stop:  # nobody hears of a run that is over
+                            if on_end and not stop:  # of a run that is over nothing more is told
                                 (observers if len(on_end) > 1 else alone).task_ended(self, i)
                     except BaseException as error:
                         value = self._try_again(i, given, error)
@@ -698,7 +698,7 @@ class Run(BaseRun):
     def _try_again(self, i: int, given: list[Any], error: BaseException) -> Any:
         """Call a task again that raised in the loop; return its value, or None if it failed."""
         self._stop_if_interrupted(error)
-        if self.over:  # no one needs the result, and the inputs may be gone
+        if self.over:  # the result is not needed, and the inputs may be gone
             self.stop.append(None)
             return None
         task = self.plan.tasks[i]

@@ -1,4 +1,4 @@
-"""What a run in the background reads is what its caller could change when it was started.
+"""A run in the background reads the caller's arrays as they were when it was started.
 
 `lazyflow.submit` says the rule. Containers were copied when the calls were made; here arrays and
 the like are copied up to a size, once a run. Of larger ones a sample is kept, and a task that

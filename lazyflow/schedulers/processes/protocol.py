@@ -69,8 +69,8 @@ LAZY = 5  # payload, buffers and size of a lazy value, to be computed in its pla
 #: Requests, which a worker answers while a task runs: their kinds, and what each contains.
 SHARE = 0  # the id of the value to be sent to the parent
 RECALL = 1  # numbers of batches: give back what was not begun, the newest first; answer the rest
-GIVE_UP = 2  # the id of a task: stop what it computes, if it is running: nobody wants it
-SKIP = 3  # the number of an actor's call that is not to be begun: nobody wants its result
+GIVE_UP = 2  # the id of a task: stop it if it is running: it is not wanted any more
+SKIP = 3  # the number of an actor's call that must not begin: its result is not wanted
 FREE = 4  # segments of shared memory to be used again: nothing refers to them any more
 TRIM = 5  # None: give memory back that was kept for later; answer by `UNMAPPED`
 

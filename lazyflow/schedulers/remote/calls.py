@@ -263,7 +263,7 @@ def bare_task(func: Any, args: tuple[Any, ...]) -> Task:
     return task
 
 
-#: A task that is nobody's.
+#: A task that belongs to no run.
 NOTHING = bare_task(VALUE, (None,))
 
 

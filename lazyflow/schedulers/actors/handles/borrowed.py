@@ -227,7 +227,7 @@ class OwnerLink:
         return self._calls.pop(n, None) is None  # else the thread that reads has failed it
 
     def cancel(self, call: ActorCall) -> None:
-        """Tell the owner that nobody wants the result of a call, if it was sent."""
+        """Tell the owner that the result of a call is not wanted any more, if it was sent."""
         n = self._number_of(call)
         if n and self._calls.pop(n, None) is not None:
             self._sent((CANCEL, n))
@@ -352,7 +352,7 @@ def borrow(
 
 
 def pin(address: Address, number: int) -> None:
-    """Have an owner keep an actor for good: its handle is pickled, for nobody knows how long."""
+    """Have an owner keep an actor for good: its handle is pickled, to be opened at any time."""
     link = link_to(address)
     if link is not None:
         asked = link.ask(PIN, number)

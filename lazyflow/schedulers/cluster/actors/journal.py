@@ -284,7 +284,7 @@ def pickled_state(value: Any) -> PackedValue:
 def pickled_result(box: list[Any]) -> PackedValue:
     """Return the packed result of a call, which it takes out of `box`.
 
-    An array that nothing else holds, so that nobody can write to it, is not copied.
+    An array is copied unless the box alone holds it, since others may write to it.
     """
     only = is_alone(box)
     result = packed(box.pop()).checked().leaving()

@@ -119,7 +119,7 @@ def started(workers: int) -> OwnCluster:
 
 
 def _key_of_its_own() -> distributed.Security | None:
-    """Return a key and a certificate that nobody else has; None where they can't be made."""
+    """Return a new key and its certificate; None where they can't be made."""
     try:
         return distributed.Security.temporary()
     except ImportError:

@@ -209,7 +209,7 @@ def want(state: State, node: Node) -> None:
 
 
 def unpin(state: State, node: Node) -> None:
-    """Learn that nobody outside holds the value of a node any more."""
+    """Learn that the last holder outside has let go of the value of a node."""
     if node.pinned:
         state.refcounts.unpin(node)
         state.refcounts.not_unsafe(node)
@@ -306,7 +306,7 @@ def _run_later_again(state: State, job: Job) -> None:
 
 
 def give_up(state: State, nodes: Iterable[Node]) -> None:
-    """Give tasks up that nobody needs."""
+    """Give up tasks that are not needed any more."""
     unneeded = set(nodes)
     for node in unneeded:
         if node.pinned and node.phase < SENT and node not in node.job.delivered:

@@ -380,7 +380,7 @@ class Lost(NamedTuple):
 
 
 class EndLater(NamedTuple):
-    """End the run that makes a node's value in the place of its task: nobody needs it.
+    """End the run that makes a node's value in the place of its task: it is not needed.
 
     `parent` is the parent of that run if it is not the job's own run.
     """
@@ -402,7 +402,7 @@ class DropJob(NamedTuple):
 
 
 class Free(NamedTuple):
-    """Free this `Encoded`, or that of this `Literal`: nobody needs it."""
+    """Free this `Encoded`, or that of this `Literal`: it is not needed any more."""
 
     value: Any
 

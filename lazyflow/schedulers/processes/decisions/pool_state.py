@@ -342,7 +342,7 @@ class RefCounts:
     # -- tasks that will not run ------------------------------------------------------------
 
     def abandon(self, todo: list[Node], unneeded: Set[Node] = frozenset()) -> None:
-        """Give tasks up that nobody uses, and their inputs that only they used.
+        """Give up tasks whose results are not used, and their inputs that only they used.
 
         Of the inputs, those that are in `unneeded` or of a job that is over.
         """
@@ -512,7 +512,7 @@ class RefCounts:
         return missing
 
     def not_unsafe(self, node: Node) -> None:
-        """Keep no lineage for a value any more: it is here, or nobody holds it, or it failed."""
+        """Drop the lineage of a value: it is here, or no holder is left, or it failed."""
         self.unsafe.pop(node, None)
         job = node.job
         if node in job.unsafe:

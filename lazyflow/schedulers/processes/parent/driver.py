@@ -238,7 +238,7 @@ class Runs:
         """Hand a wanted value to its run."""
         job = node.job
         run = job.run
-        if job.over or run is None:  # it ended meanwhile, and nobody will have the value
+        if job.over or run is None:  # it ended meanwhile, so that the value is not wanted
             events.unpin(self._state, node)
             return
         if type(value) is Literal:
@@ -316,15 +316,15 @@ class Runs:
             self._finish_if_made(run.job)
 
     def end_later(self, node: Node, parent: Any) -> None:
-        """End the run that makes a value which nobody needs; its parent goes on."""
+        """End the run that makes a value which is not needed; its parent goes on."""
         maker = node.job.run if parent is None else parent
         for child in tuple(getattr(maker, "children", ())):
             if child.parent == (maker, node.i):
                 maker.children.discard(child)
                 child.parent = None
-                child.cancel(Cancelled("nobody needs the value any more"))
+                child.cancel(Cancelled("its value is not needed any more"))
 
-    # -- tasks that nobody wants any more ---------------------------------------------------
+    # -- tasks that are not wanted any more -------------------------------------------------
 
     def abandon(self, run: PoolRun) -> None:
         """Take tasks of a run that is over back, and end those that do not end by themselves."""
@@ -351,7 +351,7 @@ class Runs:
             self._driver.loop.after(ABANDONED, partial(self._end_busy, worker, job))
 
     def end_task(self, run: PoolRun, i: int) -> None:
-        """End the worker that runs a task which nobody wants any more."""
+        """End the worker that runs a task which is not wanted any more."""
         node = run.nodes[i] if run.nodes else None
         for member in self._driver.pool.members.values():
             if node is not None and member.running() is node:

@@ -328,13 +328,13 @@ class WorkerPool:
     # -- the end of a worker ----------------------------------------------------------------
 
     def end(self, member: WorkerHandle) -> None:
-        """Kill a worker, whose task nobody wants any more: it is not to blame for that."""
+        """Kill a worker whose task is not wanted any more; the task is not charged."""
         member.worker.doomed = True
         member.forced = True
         member.process.kill()
 
     def end_given_up(self) -> None:
-        """End workers with tasks whose run is over already: nobody waits for them."""
+        """End workers with tasks whose run is over: no caller waits for them."""
         for member in tuple(self.members.values()):
             node = member.running()
             if node is not None and node.job.over:

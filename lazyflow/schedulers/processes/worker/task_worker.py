@@ -257,7 +257,7 @@ class RunningBatch:
 def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, ...]:
     """Return what the answer has of one result.
 
-    If nobody has asked for it, the value goes along when it is small and nothing can go wrong.
+    Without being asked for, the value goes along if it is small and can be sent as it is.
     """
     is_there = bool(flags & calls.KEEP)
     if value.__class__ in IMMUTABLE and calls.is_short(value):
