@@ -279,7 +279,7 @@ class ExecutorScheduler(_Base):
             given = run.prepared(i)
         except BaseException as error:  # a value that can't be copied
             run.attached.give()
-            run.refuse(i, dressed(error, run.plan.tasks[i], None))
+            run.deliver_error(i, dressed(error, run.plan.tasks[i], None))
             return
         if given is None:  # an input failed, or the result is not needed any more
             run.attached.give()
@@ -349,7 +349,7 @@ class ExecutorScheduler(_Base):
         run.attached.give()
         error = dressed(error, run.plan.tasks[i], given)
         run.observers.tell(Observer.task_failed, run, i, error)
-        run.refuse(i, error)
+        run.deliver_error(i, error)
 
 
 def _outcome(theirs: TheirFuture[Any]) -> tuple[Any, BaseException | None]:

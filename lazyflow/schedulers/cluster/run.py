@@ -163,7 +163,7 @@ class EngineRun(OffloadedRun):
         """Never called: workers run what their tasks turn into."""
         raise AssertionError("runs that tasks turn into are the workers' own")
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Never called, as `deliver`."""
         raise AssertionError("runs that tasks turn into are the workers' own")
 

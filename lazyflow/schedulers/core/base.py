@@ -39,7 +39,7 @@ task returns a lazy value, the run of that value shares ``run.attached`` and ``r
 
 A scheduler that runs tasks elsewhere uses the single steps instead: ``run.take_ready()`` for the
 number of a task, ``run.prepared(i)`` for the values of its inputs, then ``run.deliver(i, value)``
-or ``run.refuse(i, dressed(error, task, values))``; see executor.py. If threads are limited,
+or ``run.deliver_error(i, dressed(error, task, values))``; see executor.py. If threads are limited,
 a task that waits for another run must not keep its thread: override `Worker.asleep`.
 `lazyflow.testing.contract` is the suite that every scheduler must pass.
 """
@@ -94,7 +94,7 @@ class AnyRun(Protocol):
     def deliver(self, i: int, value: Any) -> None:
         """Take the result of task `i`, from any thread."""
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Take the (dressed) failure of task `i`, from any thread."""
 
     def task_name(self, i: int) -> str:

@@ -139,7 +139,7 @@ class BaseRun(ABC):
         """Accept the result of task `i`; called by any thread."""
 
     @abstractmethod
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Accept the (dressed) failure of task `i`; called by any thread."""
 
     def _clear_queue(self) -> None:
@@ -196,7 +196,7 @@ class BaseRun(ABC):
             parent[0].children.discard(self)
             i = self.plan.outputs[0]
             if i in self.failed:
-                parent[0].refuse(parent[1], self.failed[i])
+                parent[0].deliver_error(parent[1], self.failed[i])
             else:
                 parent[0].deliver(parent[1], self.values[i])
         if parent is not None or self.futures is not None:  # else the caller takes the values
@@ -268,7 +268,7 @@ class BaseRun(ABC):
             if future is not None:
                 future.set_error(error)
         if parent is not None and parent[0].request.collect:
-            parent[0].refuse(parent[1], error)
+            parent[0].deliver_error(parent[1], error)
 
     def cancel_task(self, i: int) -> None:
         """Note that wanted task `i` was cancelled; tasks that only it needed are not started."""
@@ -761,7 +761,7 @@ class Run(BaseRun):
         """Take the result of task `i`, from any thread."""
         self._then_offer(self._arrive, i, value)
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Take the (dressed) failure of task `i`, from any thread."""
         self.note_failure(i, error)
         if not self.stop:

@@ -182,7 +182,7 @@ class PoolRun(OffloadedRun):
         """Take what a run made in the place of task `i`."""
         self.driver.loop.post(self.driver.values.delivered, self, i, value, None)
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Take the failure of what was made in the place of task `i`."""
         self.driver.loop.post(self.driver.values.delivered, self, i, None, error)
 
@@ -251,7 +251,7 @@ class EndedRun:
         try:
             plan = plan_of_lazy(lazy)
         except BaseException as error:
-            self.refuse(node.i, dressed(error, node.task, None))
+            self.deliver_error(node.i, dressed(error, node.task, None))
             return
         self.job.later[node] = self
         run = PoolRun(plan, self.request, self._scheduler, (self, node.i))
@@ -270,7 +270,7 @@ class EndedRun:
         """Take a value that was made again, from any thread."""
         self.driver.loop.post(self.driver.values.remade, self._remade[i], value, None)
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Take the failure of such a value, from any thread."""
         self.driver.loop.post(self.driver.values.remade, self._remade[i], None, error)
 
