@@ -390,7 +390,7 @@ class set:
     'sync'
     """
 
-    # What is meant is known when it is entered, or is not: an object that nobody keeps has gone
+    # What is meant is known when it is entered, or is not: an object that is not kept has gone
     # before the next statement, and whoever looks at a setting then puts in what it has set. One
     # that is kept, as by a notebook for its output, is taken for a plain call when its thread looks
     # at a setting, or shows it, until it is entered. It sets nothing before that: a block would
@@ -431,20 +431,12 @@ class set:
 
 
 def cpu_count() -> int:
-    """Return the number of cores this process may use, by its affinity and cgroup quota.
+    """Return the number of cores this process may use, by its affinity and control groups.
 
     >>> cpu_count() >= 1
     True
     """
-    cores = core_count()
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        if quota != "max":
-            cores = min(cores, max(1, round(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass
-    return max(1, cores)
+    return core_count()
 
 
 @cache

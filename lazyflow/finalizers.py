@@ -74,7 +74,7 @@ class LastCall:
                 pass
         self.__del__: Callable[[], Any] = partial(_queue.put, partial(call, *args))
 
-    def forget(self) -> None:
+    def cancel(self) -> None:
         """Cancel the call."""
         self.__del__ = bool
 

@@ -24,7 +24,7 @@ import os
 import select
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import chain, repeat, starmap
 from math import ceil
 from typing import Any, TypeAlias, TypeVar
@@ -52,16 +52,18 @@ def lacks_processes() -> str:
 
 
 def core_count() -> int:
-    """Return the number of cores that this process may use, by its affinity.
+    """Return the number of cores that this process may use, by its affinity and control groups.
 
     >>> core_count() >= 1
     True
     """
     if hasattr(os, "process_cpu_count"):  # Python 3.13
-        return os.process_cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = os.process_cpu_count() or 1
+    elif hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(1, min(cores, _group_cores()))
 
 
 # -- descriptors -------------------------------------------------------------------------------
@@ -229,10 +231,56 @@ def _meminfo(name: str) -> int | None:
     return None
 
 
-def control_groups() -> list[tuple[str, str]]:
-    """Return the controllers and the path of each control group of this process."""
-    parts = [line.strip().split(":", 2) for line in _lines("/proc/self/cgroup")]
-    return [(part[1], part[2]) for part in parts if len(part) == 3]
+# -- control groups: a limit of any group above this process counts -----------------------------
+
+_CGROUP = "/sys/fs/cgroup"
+
+
+def _group_folders(controller: str) -> Iterator[str]:
+    """Yield the folder of each control group above this process that a controller may limit."""
+    for line in _lines("/proc/self/cgroup"):
+        _, controllers, path = line.strip().split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        folder = f"{_CGROUP}/{controller}" if controllers else _CGROUP
+        path = path.rstrip("/")
+        while path:
+            yield folder + path
+            path = path.rpartition("/")[0]
+        yield folder
+
+
+def _group_cores() -> int:
+    """Return the number of cores that the quota of the control groups allows."""
+    quotas = ["".join(_lines(f"{folder}/cpu.max")).split() for folder in _group_folders("cpu")]
+    limits = [round(int(q[0]) / int(q[1])) for q in quotas if q and q[0] != "max"]
+    return min(limits, default=sys.maxsize)
+
+
+@cache
+def _memory_groups() -> list[tuple[str, str, str]]:
+    """Return the files of each group that limits memory: its limit, its usage, its statistics."""
+    names = [("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")]
+    return [
+        (f"{folder}/{limit}", f"{folder}/{usage}", f"{folder}/memory.stat")
+        for folder in _group_folders("memory")
+        for limit, usage in names
+        if os.path.exists(f"{folder}/{limit}")
+    ]
+
+
+def group_memory() -> int | None:
+    """Return the bytes that control groups let this process still take, None if they set no limit.
+    """
+    left = []
+    for limit, usage, statistics in _memory_groups():
+        most, used = "".join(_lines(limit)).strip(), "".join(_lines(usage)).strip()
+        if most.isdecimal() and used.isdecimal():  # else it is "max"
+            stat = dict(ln.split() for ln in _lines(statistics) if ln.count(" ") == 1)
+            # Pages of files that the kernel drops when memory is asked for.
+            cached = int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
+            left.append(max(0, int(most) - int(used) + cached))
+    return min(left, default=None)
 
 
 def process_usage(pid: int) -> tuple[int | None, int, float]:

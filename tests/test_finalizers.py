@@ -149,7 +149,7 @@ def test_a_last_call_is_made_once_also_of_a_cycle_and_not_when_it_was_taken_back
     calls, done = [], threading.Event()
     thing = Thing()
     thing.ends = [LastCall(calls.append, "a"), LastCall(int, "raises"), LastCall(calls.append, "b")]
-    thing.ends[2].forget()
+    thing.ends[2].cancel()
     thing.itself = thing
     thing.last = LastCall(lambda _: done.set(), thing)  # it may lead to the object
     assert calls == [] and not done.is_set()

@@ -47,18 +47,18 @@ class ActorPool:
     """
 
     def __init__(self, actors: Iterable[Actor]) -> None:
-        found = list(actors)
-        for each in found:
-            if not isinstance(each, Actor):
+        handles = list(actors)
+        for handle in handles:
+            if not isinstance(handle, Actor):
                 raise TypeError(
-                    f"ActorPool takes handles of actors; got {each!r:.100}. Make the actors first: "
-                    "ActorPool([Worker() for _ in range(4)]) with @lazyflow.actor on Worker"
+                    f"ActorPool takes handles of actors; got {handle!r:.100}. Make the actors "
+                    "first: ActorPool([Worker() for _ in range(4)]) with @lazyflow.actor on Worker"
                 )
-        if not found:
+        if not handles:
             raise ValueError("ActorPool got no actors; pass at least one: ActorPool([Worker()])")
-        self._size = len(found)
+        self._size = len(handles)
         self._pending = PendingCalls()
-        self._dispatcher = _Dispatcher(found)
+        self._dispatcher = _Dispatcher(handles)
         self._end = LastCall(self._dispatcher.close)
 
     def submit(self, fn: Work, value: Any) -> Future:

@@ -49,7 +49,7 @@ from lazyflow.schedulers.actors.handles.wire import Address
 from lazyflow.schedulers.core.base import KeepsActors, provides
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.core.task_resources import scheduler_here
 from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.schedulers.remote import environment
 from lazyflow.store.ownership import copied
@@ -127,13 +127,14 @@ def checkpoint_of(cls: type, settings: ActorSettings) -> Checkpoint | None:
             "(then set_state restores it), or two: (save, load), names or functions; got "
             f"{given!r:.100}"
         )
-    for each in pair:
-        if isinstance(each, str) and not callable(getattr(cls, each, None)):
+    for method in pair:
+        if isinstance(method, str) and not callable(getattr(cls, method, None)):
             raise TypeError(
-                f"checkpoint={given!r} needs a method {each!r}, which {cls.__name__} does not have"
+                f"checkpoint={given!r} needs a method {method!r}, which {cls.__name__} does not "
+                "have"
             )
-        if not isinstance(each, str) and not callable(each):
-            raise TypeError(f"checkpoint must name a method or be a function; got {each!r:.100}")
+        if not isinstance(method, str) and not callable(method):
+            raise TypeError(f"checkpoint must name a method or be a function; got {method!r:.100}")
     return Checkpoint(pair[0], pair[1], settings.checkpoint_every)
 
 
@@ -340,13 +341,13 @@ class ActorCore:
 
     def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
         """Return the futures of input tasks, after starting those that do not run yet."""
-        found = {id(t): t._args[0] for t in tasks if t._func is HELD}
+        future_of = {id(t): t._args[0] for t in tasks if t._func is HELD}
         lazy = [t for t in tasks if t._func is not HELD]
         if lazy:
             options = RunOptions("actor", {}, scheduler=self._for_inputs())
             _, futures = start_background(make_plan(lazy), options)
-            found.update((id(t), f) for t, f in zip(lazy, futures, strict=True))
-        return [found[id(t)] for t in tasks]
+            future_of.update((id(t), f) for t, f in zip(lazy, futures, strict=True))
+        return [future_of[id(t)] for t in tasks]
 
     def _for_inputs(self) -> Any:
         """Return the scheduler of work for inputs; None: as for any compute of the caller."""
@@ -540,9 +541,9 @@ class Actor:
 
     def __reduce__(self) -> Any:
         core = self._core
-        found = handle_of, core.lent()
+        reduced = handle_of, core.lent()
         core.keep_for_good()
-        return found
+        return reduced
 
     def _lazyflow_lent(self, handles: list[Any]) -> Any:
         """Reduce it for a pickler whose caller keeps `handles` for as long as it is needed."""
@@ -661,11 +662,11 @@ class ActorClass:
         """
         if self.__module__ == "__main__":
             return None
-        found: Any = sys.modules.get(self.__module__)
+        attribute: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
-            found = getattr(found, part, None)
-        is_it = type(found) is ActorClass and found.__wrapped__ is self.__wrapped__
-        return found if is_it else None
+            attribute = getattr(attribute, part, None)
+        is_it = type(attribute) is ActorClass and attribute.__wrapped__ is self.__wrapped__
+        return attribute if is_it else None
 
     def __repr__(self) -> str:
         return f"<actor class {self.__module__}.{self.__qualname__}>"
@@ -780,9 +781,9 @@ def get_actor(name: str) -> Actor:
     home = environment.home.get()
     if home is not None and not exchange.is_at(Address(*home)):
         address = Address(*home)
-        found = borrowed.find(name, address, partial(handle_of, address))
-        if found is not None:
-            return found
+        handle = borrowed.find(name, address, partial(handle_of, address))
+        if handle is not None:
+            return handle
     names = [core.name for core in _named.living() if not core.host.is_over]
     raise ValueError(
         f"there is no living actor named {name!r}{config.nearest(str(name), names)} Name an "

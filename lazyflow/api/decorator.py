@@ -119,8 +119,8 @@ class DelayedFunction(Delayed, _Unfinished):
 
     @property
     def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
-        found: dict[str, Any] = getattr(self._args[0], "__annotations__", {})
-        return found
+        annotations: dict[str, Any] = getattr(self._args[0], "__annotations__", {})
+        return annotations
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]

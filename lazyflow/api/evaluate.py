@@ -27,10 +27,9 @@ from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.base import Observer, Request, Scheduler
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
-from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
-from lazyflow.schedulers.core.run import make_run
+from lazyflow.schedulers.core.run import BaseRun, make_run
 from lazyflow.schedulers.core.snapshots import snapshot
-from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.ownership import ResultHandover, forms
 from lazyflow.store.values import IteratorItems
@@ -80,11 +79,11 @@ class Targets:
         """
         if self._items is None:
             return tuple(map(_plain, values))
-        found = [
+        filled = [
             _plain(values[first]) if kinds[type(item)] == LAZY else joined(item, values[first:last])
             for item, first, last in self._parts
         ]
-        return tuple(self._binder.fill(found)[0] if self._binder is not None else found)
+        return tuple(self._binder.fill(filled)[0] if self._binder is not None else filled)
 
 
 def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
@@ -95,12 +94,12 @@ def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
             groups.setdefault(type(item), []).append(at)
     if not groups:
         return items
-    found = list(items)
+    optimized = list(items)
     for cls, places in groups.items():
         better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
         for at, item in zip(places, better, strict=True):
-            found[at] = item
-    return found
+            optimized[at] = item
+    return optimized
 
 
 def finalized(item: Any, values: list[Any]) -> Any:
@@ -298,17 +297,18 @@ always_observers: list[Any] = []
 Outcome = tuple[Any, BaseException | None]
 
 
-def start(plan: Plan, options: RunOptions, background: bool = False) -> Lifecycle:
+def new_run(plan: Plan, options: RunOptions, background: bool = False) -> BaseRun:
     """Return a new run of a plan; the caller begins it by ``run.scheduler.start(run)``."""
     scheduler = scheduler_of_plan(plan, options.scheduler)
     if plan.has_scheduler_options:
         check_task_options(plan, scheduler)
     request = Request(
-        num_workers=1 if options.light else options.num_workers,
+        num_workers=1 if options.light else options.num_workers or config.get("num_workers"),
         light=options.light and all(map(_is_there, map(plan.tasks.__getitem__, plan.leaves))),
         collect=options.collect or background,
         background=background,
         check_mutation=config.get("check_mutation"),
+        crash_retries=config.get("crash_retries"),
         observers=(*always_observers, *observers.get()),
     )
     return make_run(plan, request, scheduler)
@@ -318,7 +318,7 @@ def _is_there(leaf: Task) -> bool:
     return leaf._func is not HELD or bool(leaf._args[0].done())
 
 
-def finish(run: Lifecycle, timeout: float | None) -> Outcome:
+def run_to_end(run: BaseRun, timeout: float | None) -> Outcome:
     """Run a plan to its end; return the values of its outputs, or the error.
 
     An interrupt cancels the run, but not other runs that it only waits for.
@@ -353,30 +353,30 @@ def finish(run: Lifecycle, timeout: float | None) -> Outcome:
     try:
         return None, run.error
     finally:
-        run.forget_values()  # a task that still runs holds the run
+        run.drop_values()  # a task that still runs holds the run
 
 
-def _told(run: Lifecycle, values: list[Any]) -> list[Any]:
+def _told(run: BaseRun, values: list[Any]) -> list[Any]:
     if run.observers.members:
         run.observers.tell(Observer.values_returned, run, values)
     return values
 
 
-def results(run: Lifecycle) -> list[Any]:
+def results(run: BaseRun) -> list[Any]:
     """Return the outputs of a finished run, each the caller's own; raise if one can't be had."""
     plan = run.plan
-    found, failed = run.fetch()
+    outputs, failed = run.fetch()
     if failed:
-        found = [
+        outputs = [
             CollectedError(failed[i]) if i in failed else value
-            for i, value in zip(plan.outputs, found, strict=True)
+            for i, value in zip(plan.outputs, outputs, strict=True)
         ]
-    is_own = len(found) == 1 and not plan.leaves and _is_own(found[0])
-    if not is_own and any(forms[t] or t is IteratorItems for t in set(map(type, found))):
-        kept = held_values(plan) if plan.leaves or any(map(_shared, found)) else ()
+    is_own = len(outputs) == 1 and not plan.leaves and _is_own(outputs[0])
+    if not is_own and any(forms[t] or t is IteratorItems for t in set(map(type, outputs))):
+        kept = held_values(plan) if plan.leaves or any(map(_shared, outputs)) else ()
         release = ResultHandover(kept)
-        found = [release(value) for value in found]
-    return found
+        outputs = [release(value) for value in outputs]
+    return outputs
 
 
 def _shared(value: Any) -> bool:
@@ -391,25 +391,25 @@ def _is_own(value: Any) -> bool:
 
 def held_values(plan: Plan) -> list[Any]:
     """Return the values that others keep: the literals of a plan, and the values of its futures."""
-    found = []
+    held = []
     for task in plan.tasks:
         if task._func is HELD:
             if not task._args[0].is_elsewhere():  # a copy from elsewhere is the caller's own
-                found.append(task._args[0].local_outcome()[0])
+                held.append(task._args[0].local_outcome()[0])
         elif task._bind is None:
             if task._args is not task._inputs:
-                found.extend(x for x in task._args if forms[type(x)])
+                held.extend(x for x in task._args if forms[type(x)])
         else:
             for template in (task._bind.template, *(m[1] for m in task._bind.makers)):
-                found.extend(x for x in template or () if forms[type(x)])
-    return found
+                held.extend(x for x in template or () if forms[type(x)])
+    return held
 
 
 # -- in the background ----------------------------------------------------------------------
 
 def start_background(
     plan: Plan, options: RunOptions, again: TaskFuture | None = None
-) -> tuple[Lifecycle, list[TaskFuture]]:
+) -> tuple[BaseRun, list[TaskFuture]]:
     """Start a plan without waiting; return its run and the futures of its outputs.
 
     The run holds the futures weakly: when the last user drops one, the tasks that only it needed
@@ -417,7 +417,7 @@ def start_background(
     its task failed.
     """
     plan, watches = snapshot(plan)
-    run = start(plan, options, background=True)
+    run = new_run(plan, options, background=True)
     run.watch(watches)
     futures: dict[int, TaskFuture] = {}
     for i in dict.fromkeys(plan.outputs):
@@ -439,7 +439,7 @@ def start_ahead(plan: Plan, options: RunOptions) -> list[TaskFuture]:
 
     Then the oldest unfinished run that this thread started here is waited for.
     """
-    runs: deque[weakref.ref[Lifecycle]] = _ahead.__dict__.setdefault("runs", deque())
+    runs: deque[weakref.ref[BaseRun]] = _ahead.__dict__.setdefault("runs", deque())
     limit = config.get("max_runs_ahead")
     while len(runs) >= limit:
         unfinished = [ref for ref in runs if _is_unfinished(ref())]
@@ -456,7 +456,7 @@ def start_ahead(plan: Plan, options: RunOptions) -> list[TaskFuture]:
 _ahead = threading.local()
 
 
-def _is_unfinished(run: Lifecycle | None) -> bool:
+def _is_unfinished(run: BaseRun | None) -> bool:
     if run is not None and run.dropped:
         run.cull()
     return run is not None and not run.over
@@ -483,38 +483,38 @@ def retry(future: TaskFuture, reopen: Callable[[Any], None]) -> None:
             "map(...). Make the call again."
         )
     again = _with_failed_inputs(future)
-    for each, task, holder in again:
-        each.recipe.append((task, holder))
-        each.reopen()
+    for failed, task, holder in again:
+        failed.recipe.append((task, holder))
+        failed.reopen()
         owner = holder()
         if owner is not None:
             reopen(owner)
     while again:
-        each, task, _ = again.pop()
+        failed, task, _ = again.pop()
         try:
-            start_background(make_plan([task]), RunOptions("retry", {}, each.scheduler), each)
+            start_background(make_plan([task]), RunOptions("retry", {}, failed.scheduler), failed)
         except BaseException as error:
-            for left in [each, *(other for other, _, _ in again)]:
+            for left in [failed, *(other for other, _, _ in again)]:
                 left.set_error(Cancelled(f"{left.name} could not be run again: {error}"))
             raise
 
 
 def _with_failed_inputs(future: TaskFuture) -> list[tuple[TaskFuture, Task, Any]]:
     """Return failed futures with their tasks and owners, each before those that it needs."""
-    found = []
+    failed = []
     stack = [future]
     while stack:
-        each = stack.pop()
-        if each.state is not FAILED:
+        candidate = stack.pop()
+        if candidate.state is not FAILED:
             continue
         try:
-            task, holder = each.recipe.pop()  # of several threads, one gets it
+            task, holder = candidate.recipe.pop()  # of several threads, one gets it
         except IndexError:
             continue
-        found.append((each, task, holder))
+        failed.append((candidate, task, holder))
         plan = make_plan([task])
         stack += [t._args[0] for t in map(plan.tasks.__getitem__, plan.leaves) if t._func is HELD]
-    return found
+    return failed
 
 
 # -- compute, persist, optimize -----------------------------------------------------------
@@ -528,8 +528,8 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
         if not targets.tasks:
             return targets.fill([], finalized), None
         options.light = targets.light and options.num_workers is None
-        run = start(make_plan(targets.tasks, options.optimize_graph), options)
-        outcome = finish(run, options.timeout)
+        run = new_run(make_plan(targets.tasks, options.optimize_graph), options)
+        outcome = run_to_end(run, options.timeout)
         if outcome[1] is not None:
             return outcome
         return targets.fill(outcome[0], finalized), None

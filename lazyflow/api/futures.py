@@ -109,17 +109,17 @@ class Future(concurrent.futures.Future[Any], Collection):
         """
         __tracebackhide__ = True  # for IPython and pytest
         try:
-            found = self._inner.outcome() if self._is_there(timeout) else None
+            outcome = self._inner.outcome() if self._is_there(timeout) else None
         except KeyboardInterrupt as interrupt:
             raise interrupted(interrupt) from None
-        if found is None:
+        if outcome is None:
             raise self._late(timeout)
-        value, error = found
+        value, error = outcome
         if error is not None:
             try:
                 raise error
             finally:
-                del error, found, self
+                del error, outcome, self
         return ResultHandover([] if self._inner.is_elsewhere() else [value])(value)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:

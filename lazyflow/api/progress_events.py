@@ -1,4 +1,4 @@
-"""Events for observers beside runs: work that takes several runs, such as a fit."""
+"""Events of work that takes several runs, such as a fit, for observers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.schedulers.core.base import Observer
-from lazyflow.schedulers.core.lifecycle import RunObservers
+from lazyflow.schedulers.core.observing import RunObservers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def watching() -> RunObservers | None:
     """Return the observers of work that begins here; None if there are none."""
-    found = (*always_observers, *observers.get())
-    return RunObservers(found) if found else None
+    watchers = (*always_observers, *observers.get())
+    return RunObservers(watchers) if watchers else None
 
 
 class WatchedWork:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lazyflow import config
-from lazyflow.api.evaluate import RunOptions, finish, start
+from lazyflow.api.evaluate import RunOptions, new_run, run_to_end
 from lazyflow.graph.kinds import COPIED, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import Task, call_arguments
@@ -73,15 +73,15 @@ def rerun(error: BaseException) -> Any:
 def _computed(inputs: Sequence[Task], call: FailedCall) -> list[Any]:
     """Return the values of a call's inputs, computed again."""
     plan = make_plan(list(inputs))
-    run = start(plan, RunOptions("rerun", {}, "sync"))
+    run = new_run(plan, RunOptions("rerun", {}, "sync"))
     run.leaf_values = {
         i: call.leaves[leaf] for i in plan.leaves if (leaf := plan.tasks[i]) in call.leaves
     }
-    values, error = finish(run, None)
+    values, error = run_to_end(run, None)
     if error is not None:
         try:
             raise error
         finally:
             del error  # a frame that holds its own exception is a cycle
-    found: list[Any] = values
-    return found
+    computed: list[Any] = values
+    return computed

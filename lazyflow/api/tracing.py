@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from lazyflow.api.evaluate import RunOptions, SchedulerLike, Targets, finalized, finish, start
+from lazyflow.api.evaluate import RunOptions, SchedulerLike, Targets, finalized, new_run, run_to_end
 from lazyflow.api.lazy import Delayed
 from lazyflow.graph.binding import bind, new_leaf
 from lazyflow.graph.kinds import ARRAY, ATOM, kinds
@@ -72,10 +72,10 @@ class Trace:
                 "trace."
             )
         __tracebackhide__ = True  # for IPython and pytest
-        run = start(plan, self._options)
+        run = new_run(plan, self._options)
         given = [*args, *(kwargs[name] for name in names)]
         run.leaf_values = {i: given[at] for i, at in leaves.items()}
-        values, error = finish(run, self._options.timeout)
+        values, error = run_to_end(run, self._options.timeout)
         if error is not None:
             try:
                 raise error

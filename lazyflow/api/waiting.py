@@ -171,8 +171,8 @@ def gather(futures: Any, errors: str = "raise") -> Any:
         wholes = [whole_of(x) for x in items]
         wait_for(wholes, behind=parts_of(items))
         futures = [x for x, f in zip(items, wholes, strict=True) if f.local_outcome()[1] is None]
-    (found,) = compute(futures)
-    return found
+    (gathered,) = compute(futures)
+    return gathered
 
 
 def items_of(fs: Any) -> list[Any]:
@@ -187,13 +187,13 @@ def whole_of(x: Any) -> TaskFuture:
 
 def parts_of(items: list[Any]) -> list[TaskFuture]:
     """Return the futures of all tasks of these values."""
-    found: list[TaskFuture] = []
+    futures: list[TaskFuture] = []
     for x in items:
         if kinds[type(x)] == COLLECTION:
-            found.extend(map(future_of, x.__lazyflow_tasks__()))
+            futures.extend(map(future_of, x.__lazyflow_tasks__()))
         else:
-            found.append(future_of(x))
-    return found
+            futures.append(future_of(x))
+    return futures
 
 
 def _all_of(futures: list[TaskFuture]) -> TaskFuture:
@@ -288,8 +288,8 @@ class as_completed:
         >>> ended.count()
         2
         """
-        for each in items_of(fs):
-            self.add(each)
+        for item in items_of(fs):
+            self.add(item)
 
     def count(self) -> int:
         """Return how many are not yielded yet.
@@ -428,12 +428,12 @@ class as_completed:
         >>> len(ended.next_batch()), ended.next_batch(block=False)
         (2, [])
         """
-        found = []
+        batch = []
         while (item := self._take()) is not _NONE:
-            found.append(self._shown(item))
-        if block and not found:
-            found = [next(self), *self.next_batch(block=False)]
-        return found
+            batch.append(self._shown(item))
+        if block and not batch:
+            batch = [next(self), *self.next_batch(block=False)]
+        return batch
 
     def batches(self) -> Iterator[list[Any]]:
         """Yield lists of futures done since the last list.

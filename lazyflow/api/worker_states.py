@@ -257,7 +257,7 @@ class StateCell(task_resources.Kept):
                 raise
             _log(f"teardown of {self._name} raised", error)
 
-    def forget(self) -> None:
+    def leave_to_parent(self) -> None:
         """Leave the parent's value alone in the child of a fork, and begin with an empty cell."""
         _inherited.append(self._values)
         self._values, self._lock, self._built_by = [], TaskLock(), 0
@@ -447,8 +447,8 @@ class WorkerState(Generic[T]):
         _in_use.set((*held, use))
         return use.cell.acquire()
 
-    def _use_of(self, found: Iterable[Any]) -> StateUse | None:
-        for use in found:
+    def _use_of(self, uses: Iterable[Any]) -> StateUse | None:
+        for use in uses:
             if isinstance(use, StateUse) and use.state is self:
                 return use
         return None
@@ -462,15 +462,15 @@ class WorkerState(Generic[T]):
     def _cell(self) -> StateCell:
         place = self._place
         try:
-            found: StateCell = place.cell
+            state_cell: StateCell = place.cell
         except AttributeError:
             with self._lock:
                 if not hasattr(place, "cell"):
                     cell = StateCell(self)
                     place.end = LastCall(cell.close)
                     place.cell = cell
-            found = place.cell
-        return found
+            state_cell = place.cell
+        return state_cell
 
     def _open_functions(self) -> tuple[Any, ...]:
         functions = self._functions

@@ -90,7 +90,7 @@ class _Drawing:
         _thread.start_new_thread(contextvars.copy_context().run, (self._serve,))
 
     def draw(self, done: float, total: int | None, text: str) -> None:
-        """Ask the thread to draw the bar, with a text behind it; total None: nobody knows it."""
+        """Ask the thread to draw the bar, with a text behind it; total None: not known."""
         self._orders.put((done, total, text))
 
     def close(self) -> None:

@@ -303,15 +303,15 @@ def copied_to_depth(items: list[Any], extra: Any) -> Any:
             inside = mine.values() if isinstance(mine, dict) else mine
         else:
             continue
-        stack += [(each, False) for each in inside if kinds[type(each)]]
+        stack += [(item, False) for item in inside if kinds[type(item)]]
     for row in rows:
-        inside = [now.get(id(each), each) for each in row]
+        inside = [now.get(id(item), item) for item in row]
         if any(map(operator.is_not, inside, row)):
             now[id(row)] = tuple(inside) if type(row) is tuple else type(row)._make(inside)
     for mine in opened:
-        for place, each in list(mine.items() if isinstance(mine, dict) else enumerate(mine)):
-            if id(each) in now:
-                mine[place] = now[id(each)]
+        for place, item in list(mine.items() if isinstance(mine, dict) else enumerate(mine)):
+            if id(item) in now:
+                mine[place] = now[id(item)]
     return now.get(id(top), top)
 
 

@@ -354,10 +354,10 @@ class _ArgumentSearch:
     def _scan(self, level: _Level) -> None:
         """Note which items to search: none in a container of only atoms, or only tasks."""
         items = level.items
-        found = {kinds[t] for t in set(map(type, items))}
-        if not found - {ATOM}:
+        item_kinds = {kinds[t] for t in set(map(type, items))}
+        if not item_kinds - {ATOM}:
             return
-        if found == {LAZY} and level.index >= 0 and len(items) > 1:
+        if item_kinds == {LAZY} and level.index >= 0 and len(items) > 1:
             level.holes = range(len(self.inputs), len(self.inputs) + len(items))
             self.inputs.extend(items)
             return
@@ -538,8 +538,8 @@ def _bind_simple(
         elif kind != ATOM:
             return None
     if has_collections and not as_is:
-        found = {id(x): x.__lazyflow_value__() for x in inputs if kinds[type(x)] == COLLECTION}
-        inputs = [found.get(id(x), x) for x in inputs]
+        tasks_of = {id(x): x.__lazyflow_value__() for x in inputs if kinds[type(x)] == COLLECTION}
+        inputs = [tasks_of.get(id(x), x) for x in inputs]
     return tuple(inputs), Binder(items, holes, [], len(args), tuple(kwargs))
 
 

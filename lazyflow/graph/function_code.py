@@ -29,13 +29,13 @@ code_fields = attrgetter(
 
 def resolve(module: str, qualname: str) -> Any:
     """Return the object that a name stands for in the modules loaded so far, or None."""
-    found: Any = sys.modules.get(module)
+    resolved: Any = sys.modules.get(module)
     try:
         for name in qualname.split("."):
-            found = getattr(found, name)
+            resolved = getattr(resolved, name)
     except Exception:  # a module's or metaclass's __getattr__ is the user's code
         return None
-    return found
+    return resolved
 
 
 def globals_read(code: CodeType) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Results that have several parts: how many, as declared or annotated, and the parts themselves.
+"""Results with several parts: their number, as declared or annotated, and the parts.
 
 `typing.get_type_hints` fails where a string annotation, even that of an argument, has names that
 are only imported for type checkers. Such names do not matter here.

@@ -155,12 +155,12 @@ class TypeTable(dict[type, V]):
         known = self._passing.get(t)
         if known is not None:
             return known[0]
-        found = self._classify(t)
+        kind = self._classify(t)
         if _stays(t):
-            self[t] = found
+            self[t] = kind
         else:
-            self._passing[t] = (found,)
-        return found
+            self._passing[t] = (kind,)
+        return kind
 
 
 def _stays(t: type) -> bool:
@@ -170,10 +170,10 @@ def _stays(t: type) -> bool:
         return False
     first, *rest = t.__qualname__.split(".")
     # Not by `getattr`: a module that imports what it is asked for would do that here.
-    found: Any = getattr(sys.modules.get(module), "__dict__", {}).get(first)
+    attribute: Any = getattr(sys.modules.get(module), "__dict__", {}).get(first)
     for part in rest:
-        found = getattr(found, part, None)
-    return found is t
+        attribute = getattr(attribute, part, None)
+    return attribute is t
 
 
 #: ``kinds[type(x)]`` is the kind of ``x``.

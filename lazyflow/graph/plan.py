@@ -34,6 +34,7 @@ from typing import Any, NoReturn
 from lazyflow.errors import KeyConflict
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.items import Item
+from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import (
     HELD,
@@ -438,9 +439,20 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
         Two different tasks carry one key.
     """
     plan = plan_of(*in_order(wanted), wanted)
-    for each in PASSES:
-        plan = each.apply(plan, optimize)
+    for rewrite in PASSES:
+        plan = rewrite.apply(plan, optimize)
     return plan
+
+
+def task_of(lazy: Any) -> Task:
+    """Return the task of a lazy value, or of a collection as a whole."""
+    task: Task = lazy if kinds[type(lazy)] == LAZY else lazy.__lazyflow_value__()
+    return task
+
+
+def plan_of_lazy(lazy: Any) -> Plan:
+    """Return the plan of a lazy value, or of a collection, that a task returned."""
+    return make_plan([task_of(lazy)])
 
 
 class Explanation(str):
@@ -464,9 +476,9 @@ def explain_plan(wanted: Sequence[Task]) -> str:
     outputs = _counted(len(plan.outputs), "result is", "results are")
     tasks, values = _counted(len(plan)), len(plan.leaves)
     words = [f"graph: {tasks}, {values:,} of them values; {outputs} wanted"]
-    for each in PASSES:
-        before, plan = plan, each.apply(plan, True)
-        words.append(f"{each.name}: {each.explain(before, plan)}")
+    for rewrite in PASSES:
+        before, plan = plan, rewrite.apply(plan, True)
+        words.append(f"{rewrite.name}: {rewrite.explain(before, plan)}")
     return Explanation("\n".join(words))
 
 

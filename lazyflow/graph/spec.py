@@ -49,23 +49,23 @@ def check(plan: Plan) -> None:
     AssertionError: a plan of 2 tasks is broken
     needs counts the inputs of each task, and the outputs: task 1 needs 2, and has 1
     """
-    found = broken_rules(plan)
-    if found:
-        raise AssertionError("\n".join([f"a plan of {len(plan.tasks)} tasks is broken", *found]))
+    broken = broken_rules(plan)
+    if broken:
+        raise AssertionError("\n".join([f"a plan of {len(plan.tasks)} tasks is broken", *broken]))
 
 
 def broken_rules(plan: Plan) -> list[str]:
     """Return a line for each rule that a plan breaks; later rules rely on earlier ones."""
-    found: list[str] = []
+    messages: list[str] = []
     for sentence, rule in RULES.items():
         broken = list(rule(plan))
         if broken:
             shown = "; ".join(broken[:_MOST_SHOWN])
             more = len(broken) - _MOST_SHOWN
-            found.append(f"{sentence}: {shown}" + (f"; and {more} more" if more > 0 else ""))
+            messages.append(f"{sentence}: {shown}" + (f"; and {more} more" if more > 0 else ""))
             if rule in _RELIED_ON:
                 break
-    return found
+    return messages
 
 
 @_rule("the lists have an entry for each task")

@@ -139,11 +139,11 @@ def place_text(task: Task) -> str:
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None:
         try:
-            found = shell.compile.format_code_name(file)  # ("Cell", "In[3]") for its cells
+            cell = shell.compile.format_code_name(file)  # ("Cell", "In[3]") for its cells
         except Exception:  # another shell, or another version of it
-            found = None
-        if found:
-            file = " ".join(found)
+            cell = None
+        if cell:
+            file = " ".join(cell)
     return f"{file}:{line} in {function}"
 
 

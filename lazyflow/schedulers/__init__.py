@@ -2,7 +2,7 @@
 
 The modules, in reading order::
 
-    core/         shared by all schedulers: the protocol, runs, slots, futures, errors
+    core/         shared by all schedulers: the protocol, runs, futures, errors
     sync.py       runs tasks in the caller's thread, one after the other
     threads.py    runs them in one pool of threads: the default
     executor.py   runs them on the user's `concurrent.futures.Executor`
@@ -15,6 +15,15 @@ The modules, in reading order::
 `compute` asks the registry for the scheduler, makes a run of the plan (`core.run.Run`, or the
 scheduler's own), passes it to the scheduler's `start` and sleeps in its `wait`. The run calls
 `offer` to tell the scheduler how many tasks are ready; the scheduler decides the rest.
+
+Where to look (processes/ and cluster/ have maps of their own)::
+
+    the order of tasks         graph/plan.py: `in_order`; with priorities core/priorities.py
+    a value is dropped         core/run.py: `Run._loop`, after its last use
+    a death is charged         processes/decisions/events.py: `lost`; cluster/run.py: `Suspects`
+    Ctrl-C                     interrupts.py tells where it can come; api/evaluate.py: `run_to_end`
+    a large literal is shared  processes/parent/values.py: `PoolMemory.argument`;
+                               cluster/packing.py: `RunValues`
 
 How tasks share a callable: on sync and threads, tasks call the caller's own object and may change
 its state. Elsewhere, a worker keeps one copy of code that no call can change (functions of modules,

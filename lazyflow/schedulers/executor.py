@@ -24,9 +24,10 @@ from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.core.base import Observer, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import rebuilt, record
-from lazyflow.schedulers.core.run import Run, Slots, SlotWorker
+from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.core.task_resources import as_worker, here
+from lazyflow.schedulers.threads import Slots, SlotWorker
 
 
 class _Base:
@@ -46,8 +47,8 @@ class _Base:
         return executor
 
     def start(self, run: Run) -> None:
-        width = run.request.num_workers or config.get("num_workers")
-        width = width or getattr(self.executor, "_max_workers", None) or config.default_workers()
+        width = run.request.num_workers or getattr(self.executor, "_max_workers", None)
+        width = width or config.default_workers()
         run.attached = _ExecutorSlots(width)
         run.begin()
 
@@ -278,7 +279,7 @@ class ExecutorScheduler(_Base):
             given = run.prepared(i)
         except BaseException as error:  # a value that can't be copied
             run.attached.give()
-            run.refuse(i, dressed(error, run.plan.tasks[i], None))
+            run.deliver_error(i, dressed(error, run.plan.tasks[i], None))
             return
         if given is None:  # an input failed, or the result is not needed any more
             run.attached.give()
@@ -348,7 +349,7 @@ class ExecutorScheduler(_Base):
         run.attached.give()
         error = dressed(error, run.plan.tasks[i], given)
         run.observers.tell(Observer.task_failed, run, i, error)
-        run.refuse(i, error)
+        run.deliver_error(i, error)
 
 
 def _outcome(theirs: TheirFuture[Any]) -> tuple[Any, BaseException | None]:

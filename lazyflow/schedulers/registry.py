@@ -63,10 +63,10 @@ def _make(name: str) -> Scheduler:
         from lazyflow.schedulers.cluster.ray import scheduler as ray_cluster
 
         return ray_cluster.scheduler
-    found = _entry_points()
-    if name in found:
-        return checked(found[name].load()())
-    known = sorted({"sync", "threads", "processes", "distributed", "ray", *found})
+    entry_points = _entry_points()
+    if name in entry_points:
+        return checked(entry_points[name].load()())
+    known = sorted({"sync", "threads", "processes", "distributed", "ray", *entry_points})
     raise ValueError(
         f"unknown scheduler {name!r}{config.nearest(name, known)} Known: {', '.join(known)}; or "
         "pass a scheduler object or a concurrent.futures.Executor"

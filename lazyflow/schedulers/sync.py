@@ -34,7 +34,7 @@ class _Caller:
 class SyncRun(Run):
     """A run whose caller sleeps where tasks are offered, not at the run's event.
 
-    Whatever runs by the loop below is of this class: nobody would wake the caller of another.
+    All runs of the loop below are of this class: the caller of another would sleep for ever.
     """
 
     def _complete(self) -> None:

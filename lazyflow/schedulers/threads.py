@@ -41,15 +41,125 @@ from lazyflow.errors import Cancelled
 from lazyflow.finalizers import wait_for_last_calls
 from lazyflow.graph.plan import Plan
 from lazyflow.interrupts import EXIT_GRACE, Event, end_with_python, uninterrupted
-from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, ShutsDown
-from lazyflow.schedulers.core.lifecycle import doing
+from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, ShutsDown, Worker
 from lazyflow.schedulers.core.priorities import FairQueue, next_rank
-from lazyflow.schedulers.core.run import Run, Slots, SlotWorker
+from lazyflow.schedulers.core.run import Run, doing
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.sync import SyncScheduler
 from lazyflow.system import at_fork
 
 _callers = SyncScheduler()
+
+# -- slots: they cap how many tasks of a run are run at once ------------------------------
+#
+# A thread may be inside several runs at once: a task computes, and the thread helps. A slot in
+# each of them is its right to be there. A thread that goes to sleep inside a task gives all of
+# them back, since what it waits for may need them. When it wakes and one is taken, it is one too
+# many in that run until the task is done: to wait for the slot could be to wait for a thread that
+# needs a lock which this task holds.
+
+
+class Slots:
+    """The slots of a run and of the runs that its tasks turned into: its cap on running tasks."""
+
+    __slots__ = ("count", "free")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.free: list[None] = [None] * count
+
+    def take(self) -> bool:
+        """Take a slot, if one is free."""
+        try:
+            self.free.pop()
+        except IndexError:
+            return False
+        return True
+
+    def give(self) -> None:
+        """Give a slot back."""
+        self.free.append(None)
+
+
+class _Slot:
+    """The slot of a worker in a run.
+
+    is_lost
+        Another thread took it while the worker slept.
+    must_leave
+        The worker was asked to leave the run after its task.
+    """
+
+    __slots__ = ("is_lost", "must_leave", "run")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.is_lost = False
+        self.must_leave = False
+
+
+class SlotWorker(Worker):
+    """A thread with a slot in every run that it is in; the innermost run's is last in ``slots``."""
+
+    __slots__ = ("slots",)
+
+    run: Run | None
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.slots: list[_Slot] = []
+
+    def serve(self, run: Run) -> None:
+        """Work on a run with a slot that was taken before, then give the slot back."""
+        slot = _Slot(run)
+        self.slots.append(slot)
+        self.must_leave = slot.must_leave
+        try:
+            run.context.copy().run(run.work, self)
+        except BaseException as error:  # a bug of lazyflow: the caller must not wait for ever
+            run.cancel(error)
+        self.slots.pop()
+        if slot.must_leave:
+            run.attention.pop()
+        if slot.is_lost:
+            run.attention.pop()
+        else:
+            run.attached.give()
+        self._look()
+
+    def ask_to_leave(self) -> None:
+        """Ask the thread to leave its innermost run after its task. Called by any thread."""
+        try:
+            slot = self.slots[-1]
+        except IndexError:  # it has left
+            return
+        slot.run.attention.append(None)  # first: the worker takes it out once it sees the request
+        slot.must_leave = self.must_leave = True
+
+    def _look(self) -> None:
+        """Note whether the thread has to leave the run that it is in now."""
+        self.must_leave = bool(self.slots) and (
+            self.slots[-1].is_lost or self.slots[-1].must_leave
+        )
+
+    def give_slots_back(self) -> None:
+        """Give all slots back, before the thread sleeps."""
+        for slot in self.slots:
+            if not slot.is_lost:
+                slot.run.attached.give()
+
+    def take_slots_again(self) -> None:
+        """Take the slots again after the sleep; where none is free, leave after the task."""
+        for slot in self.slots:
+            was_lost, slot.is_lost = slot.is_lost, not slot.run.attached.take()
+            if slot.is_lost and not was_lost:
+                slot.run.attention.append(None)  # so that the loop looks at `must_leave`
+            elif was_lost and not slot.is_lost:
+                slot.run.attention.pop()
+        self._look()
+
+
+# -- the pool -----------------------------------------------------------------------------
 
 
 class _Thread(SlotWorker):
@@ -97,15 +207,14 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         self._queued: set[Run] = set()
         self._by_priority = FairQueue[Run](next_rank), FairQueue[Run](next_rank)
         self._has_priorities = False  # some run had
-        self._turn = False  # of runs with priorities, among those whose priority is 0
         self._end_actors: Callable[[float], list[str]] | None = None
         # Pops and calls in one step of C: a Ctrl-C between the two would lose a thread.
-        # IndexError when nobody is idle.
+        # IndexError when no thread is idle.
         self._wake_next = map(operator.call, iter(self._idle.pop, None)).__next__
 
     def _in_fork(self) -> None:
         """In the child of a fork: the threads are the parent's, and what they would compute."""
-        mine = {each.run for each in (*self._threads, *self._sleeping) if each.forked}
+        mine = {thread.run for thread in (*self._threads, *self._sleeping) if thread.forked}
         runs = self._known_runs() - mine
         self._reset()
         error = Cancelled(
@@ -120,7 +229,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     def _known_runs(self) -> set[Run]:
         """Return the runs that are queued or worked on."""
         members = (*self._threads, *self._sleeping)
-        working = {run for each in members if (run := each.run) is not None}
+        working = {run for thread in members if (run := thread.run) is not None}
         return working.union(*self._queues, *self._by_priority)
 
     def make_run(self, plan: Plan, request: Request) -> Run:
@@ -131,9 +240,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
 
     def start(self, run: Run) -> None:
         """Queue a run for as many threads as it may have."""
-        run.attached = Slots(
-            run.request.num_workers or config.get("num_workers") or config.default_workers()
-        )
+        run.attached = Slots(run.request.num_workers or config.default_workers())
         run.begin()
 
     def offer(self, run: Run, count: int) -> None:
@@ -241,7 +348,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         rank = next_rank(run) if self._has_priorities else None
         if rank is None:
             return False
-        found = None
+        less_urgent = None
         for thread in self._threads:
             other = thread.run
             if other in (None, run) or other.request.background != run.request.background:
@@ -249,10 +356,10 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
             if other.plan.priorities:  # it leaves by itself
                 other.ready.floor = min(other.ready.floor, rank)
             elif rank < 0 and not thread.must_leave:
-                found = thread
-        if found is not None:
-            found.ask_to_leave()
-        return found is not None
+                less_urgent = thread
+        if less_urgent is not None:
+            less_urgent.ask_to_leave()
+        return less_urgent is not None
 
     def _serve_ready(self) -> None:
         """Let a thread look at the queues, when there may be something for it in them."""
@@ -292,12 +399,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     def _choose(self, queue: deque[Run], urgent: FairQueue[Run]) -> Run | None:
         if not self._has_priorities:
             return self._choose_in_turn(queue)
-        rank = urgent.first_rank()
-        run = None
-        if rank == 0:
-            self._turn = not self._turn
-        if rank is not None and (rank < 0 or (rank == 0 and self._turn)):
-            run = urgent.take(_take_slot)
+        run = urgent.take(_take_slot) if urgent.goes_first() else None
         run = run or self._choose_in_turn(queue) or urgent.take(_take_slot)
         if run is not None and run.plan.priorities:
             run.ready.floor = inf if (rank := next_rank(run)) is None else rank

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-_MOST = 100  # items of a container whose sizes are read; a guess
+_SAMPLED_ITEMS = 100  # items of a container whose sizes are read; a guess
 
 
 def format_bytes(count: int) -> str:
@@ -43,8 +43,8 @@ def size_of(value: Any) -> int:
 def _of_items(items: Any, count: int) -> int:
     total = 0
     for at, item in enumerate(items):
-        if at == _MOST:  # the other items are assumed to be like these
-            return total * count // _MOST
+        if at == _SAMPLED_ITEMS:  # the other items are assumed to be like these
+            return total * count // _SAMPLED_ITEMS
         total += _of_one(item)
     return total
 

@@ -1,4 +1,4 @@
-"""What stands for a value that several tasks read: see `lazyflow.store.protected` for the rule."""
+"""Read-only views and copies of a value that several tasks read; `protected` has the rule."""
 
 from __future__ import annotations
 

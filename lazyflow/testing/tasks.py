@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 from typing import Any
 
-from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.core.task_resources import scheduler_here
 from lazyflow.testing.signals import Level
 
 #: A context variable of a user's module.

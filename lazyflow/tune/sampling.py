@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _LEARNERS = ("tpe", "gp", "cmaes")
-_MOST = 10_000  # values of a range that is tried as a grid
+_MAX_GRID_VALUES = 10_000  # values of a range that is tried as a grid
 
 
 class TrialSampler(Protocol):
@@ -152,7 +152,7 @@ def _values(path: str, domain: Domain) -> tuple[Any, ...]:
     if isinstance(domain, OptionsDomain):
         return domain.options
     step = domain.step or (1 if domain.is_whole else None)
-    if step is None or domain.is_log or (domain.high - domain.low) / step > _MOST:
+    if step is None or domain.is_log or (domain.high - domain.low) / step > _MAX_GRID_VALUES:
         raise ValueError(
             f"sampler='grid' tries all values, and {path!r} is {domain!r}: write "
             f"tune.grid_search([...]) with those to try, or take sampler='random'"

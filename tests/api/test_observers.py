@@ -238,7 +238,7 @@ def test_an_observer_may_compute() -> None:
 
 
 def test_nothing_is_called_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lazyflow.schedulers.core.lifecycle import RunObservers
+    from lazyflow.schedulers.core.observing import RunObservers
 
     def never(*_: Any) -> None:
         raise AssertionError("called")

@@ -152,7 +152,7 @@ def test_memory_of_workers(page):
 
 
 def test_advice_on_what_ran(page, monkeypatch):
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._LEAST", 0.7)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0.7)
     gate = Gate()
     with stream(page) as found:
         for _ in range(5):
@@ -181,13 +181,13 @@ def waits(gate, barrier):
 def test_advice_on_what_used_the_cpu(monkeypatch, own, whole, seen):
     # What the machine counts, as it would be: of each thread, of the process, and of idle cores.
     for name, rate in {
-        "lazyflow.schedulers.core.lifecycle.thread_time": own,
+        "lazyflow.schedulers.core.observing.thread_time": own,
         "lazyflow.diagnostics.profiling.usage.process_time": whole,
         "lazyflow.diagnostics.dashboard.monitor.idle_seconds": os.cpu_count(),
     }.items():
         monkeypatch.setattr(name, lambda rate=rate: rate * perf_counter())
     monkeypatch.setattr("lazyflow.config.cpu_count", lambda: 2)
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._LEAST", 0)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0)
     gate, barrier, monitor = Gate(), Barrier(3), Monitor()
     always_observers.append(monitor)
     try:
@@ -211,7 +211,7 @@ def test_advice_on_memory(monkeypatch):
         monitor.take_in()
         return block.size
 
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._LEAST", 0)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0)
     monkeypatch.setattr("lazyflow.diagnostics.profiling.usage._STEP", 0)
     monkeypatch.setattr(
         "lazyflow.diagnostics.dashboard.monitor.memory_limit", lambda usage: usage[-1].total
@@ -261,7 +261,7 @@ def test_calls_of_actors_that_come_too_fast(monitor):
 
 
 def test_of_a_large_run_calls_are_left_out(monitor, monkeypatch):
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MOST", 100)
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MAX_EVENTS", 100)
     compute([delayed(abs)(-i) for i in range(1000)])
     assert len(monitor._raw) < 110
     news = monitor.news(0)

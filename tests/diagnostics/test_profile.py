@@ -12,7 +12,7 @@ import pytest
 import lazyflow
 from lazyflow import compute, delayed, persist, wait
 from lazyflow.api.evaluate import observers
-from lazyflow.schedulers.core import lifecycle
+from lazyflow.schedulers.core import observing
 from lazyflow.schedulers.core.base import Observer
 
 ALL = pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
@@ -305,8 +305,8 @@ def test_nothing_is_timed_unless_an_observer_asks(monkeypatch):
     def never():
         raise AssertionError("a clock was read")
 
-    monkeypatch.setattr(lifecycle, "perf_counter", never)
-    monkeypatch.setattr(lifecycle, "thread_time", never)
+    monkeypatch.setattr(observing, "perf_counter", never)
+    monkeypatch.setattr(observing, "thread_time", never)
 
     class Ear(Observer):
         heard = 0

@@ -11,7 +11,7 @@ from lazyflow.diagnostics.profiling import usage
 from lazyflow.diagnostics.profiling.records import UsageRecord
 from lazyflow.diagnostics.profiling.timeline import HEIGHT, usage_bars
 from lazyflow.diagnostics.profiling.usage import UsageMeter
-from lazyflow.schedulers.core import lifecycle
+from lazyflow.schedulers.core import observing
 from lazyflow.schedulers.core.base import Observer
 
 needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="no /proc here")
@@ -74,7 +74,7 @@ def test_memory_of_workers_and_actors_is_there_with_what_they_share(monkeypatch,
 
 
 def test_with_too_many_readings_they_become_rarer(monkeypatch):
-    monkeypatch.setattr(usage, "_MOST", 8)
+    monkeypatch.setattr(usage, "_MAX_READINGS", 8)
     assert len(read(monkeypatch, 100)) <= 8
 
 
@@ -178,11 +178,11 @@ def test_compiling_outside_of_tasks_is_nobodys():
 
 
 def test_nothing_is_listened_to_before_numba_is_there(monkeypatch):
-    monkeypatch.setattr(lifecycle, "_known", set())
-    monkeypatch.delitem(lifecycle.sys.modules, "numba.core.event", raising=False)
+    monkeypatch.setattr(observing, "_known", set())
+    monkeypatch.delitem(observing.sys.modules, "numba.core.event", raising=False)
     with lazyflow.profile(sample=None):
         pass
-    assert lifecycle._known == set()
+    assert observing._known == set()
 
 
 def test_processes_say_what_was_sent_for_a_task():

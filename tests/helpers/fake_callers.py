@@ -177,7 +177,7 @@ class Callers:
         run.nodes.append(node)
 
     def _leaf(self, run: Run, future: Future) -> Node:
-        """Link to a value that a future stands for; see remote_run.py."""
+        """Link to a value that a future stands for; see pool_run.py."""
         run.holds.append(future)
         outcome = future.outcome
         if outcome is None:

@@ -15,8 +15,8 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     WAITING,
     Arrived,
     Deliver,
+    DropJob,
     EndLater,
-    Forget,
     Free,
     Lost,
     Node,
@@ -41,7 +41,7 @@ class Driver(Callers):
         self.unpacked: list[Node] = []  # that another thread pickles
         self.lazy: list[tuple[Node, int]] = []  # what other runs are computing
         self.postponed: set[Node] = set()
-        self.flight_of: dict[Node, int] = {}
+        self.batch_of: dict[Node, int] = {}
         self.sent: list[tuple[WorkerRecord, Any]] = []  # in this event
         self.made: set[Node] = set()  # of the tasks that must not run twice
         self.charges: Counter[Node] = Counter()
@@ -98,14 +98,14 @@ class Driver(Callers):
             events.add_worker(self.state, worker)
 
     def _do_send(self, do: Send) -> None:
-        worker, flight = do.worker, do.flight
+        worker, batch = do.worker, do.batch
         fake = self.fakes[worker]
         assert worker.up and not fake.is_recalled
-        self.sent.append((worker, flight))
-        job = flight.nodes[0].job
-        assert len(flight.nodes) == len(flight.drops) == len(set(flight.nodes))
+        self.sent.append((worker, batch))
+        job = batch.nodes[0].job
+        assert len(batch.nodes) == len(batch.drops) == len(set(batch.nodes))
         records = []
-        for node, drops in zip(flight.nodes, flight.drops, strict=True):
+        for node, drops in zip(batch.nodes, batch.drops, strict=True):
             assert node.job is job and node.packed != ()
             inputs = [source.id for source in node.inputs]
             records.append(
@@ -115,27 +115,27 @@ class Driver(Callers):
             )
             assert node.id not in fake.nodes
             fake.nodes[node.id] = node
-            self.flight_of[node] = flight.number
+            self.batch_of[node] = batch.number
         loads = []
-        for source in flight.loads:
+        for source in batch.loads:
             assert source.value is not MISSING and source.phase == DONE
             if type(source.value) is Literal:
                 source.value.is_encoded = True
             else:
                 assert type(source.value) is int or source.value in self.held
             loads.append((source.id, number_of(source.value)))
-        self._message(fake, flight.number, flight.forget, loads, records)
+        self._message(fake, batch.number, batch.to_drop, loads, records)
 
-    def forget(self, fake: Fake) -> None:
+    def send_drops(self, fake: Fake) -> None:
         """Tell a worker by a message of its own what it can drop."""
-        forget, fake.worker.forget = fake.worker.forget, []
-        self._message(fake, 0, forget, (), ())
+        to_drop, fake.worker.to_drop = fake.worker.to_drop, []
+        self._message(fake, 0, to_drop, (), ())
 
     def _message(
-        self, fake: Fake, number: int, forget: list[int], loads: Any, records: Any
+        self, fake: Fake, number: int, to_drop: list[int], loads: Any, records: Any
     ) -> None:
-        fake.flights.append(
-            SimpleNamespace(number=number, forget=forget, loads=loads, records=records)
+        fake.batches.append(
+            SimpleNamespace(number=number, to_drop=to_drop, loads=loads, records=records)
         )
 
     def _do_share(self, do: Share) -> None:
@@ -144,7 +144,7 @@ class Driver(Callers):
 
     def _do_recall(self, do: Recall) -> None:
         worker = do.worker
-        numbers = [f.number for f in reversed(worker.flights)]
+        numbers = [f.number for f in reversed(worker.batches)]
         self.fakes[worker].requests.append(("recall", numbers))
         self.fakes[worker].is_recalled = True
 
@@ -155,7 +155,7 @@ class Driver(Callers):
         elif type(value) is Literal:
             value.is_encoded = False
 
-    def _do_forget(self, do: Forget) -> None:
+    def _do_drop_job(self, do: DropJob) -> None:
         job = do.job
         run = job.run
         assert run.over and not run.is_cleared and not job.nodes
@@ -391,7 +391,7 @@ class Driver(Callers):
             (node,) = details
             events.unshareable(self.state, node, ("sticks", self.tasks[node].uid))
         elif what == "recalled":
-            sent = {f.number: f.nodes for f in fake.worker.flights}
+            sent = {f.number: f.nodes for f in fake.worker.batches}
             back = []
             for number, nodes in details[0]:
                 if nodes is None:
@@ -458,7 +458,7 @@ class Driver(Callers):
         Share: _do_share,
         Recall: _do_recall,
         Free: _do_free,
-        Forget: _do_forget,
+        DropJob: _do_drop_job,
         Deliver: _do_deliver,
         Arrived: _do_arrived,
         Lost: _do_lost,

@@ -1,6 +1,6 @@
 """A worker without a process: what a worker is as far as messages can tell.
 
-It runs flights in order, keeps values and drops them when it is told, answers in parts, gives
+It runs batches in order, keeps values and drops them when it is told, answers in parts, gives
 tasks back, and dies. A value is a number that says how it was made, so a task that is given a
 wrong or an old input is found out at once.
 """
@@ -83,7 +83,7 @@ class Fake:
     def __init__(self, driver: Any, worker: WorkerRecord) -> None:
         self.driver = driver
         self.worker = worker
-        self.flights: deque[Any] = deque()  # messages on their way to it
+        self.batches: deque[Any] = deque()  # messages on their way to it
         self.requests: deque[Any] = deque()
         self.answers: deque[Any] = deque()  # messages of it that were not read yet
         self.told: deque[Any] = deque()
@@ -91,7 +91,7 @@ class Fake:
         self.kept: set[int] = set()
         self.claims: dict[int, str] = {}
         self.nodes: dict[int, Node] = {}  # the driver's: what it was sent and has not answered
-        self.flight: Any = None
+        self.batch: Any = None
         self.running: Any = None  # the record that runs now
         self.given: list[Any] = []  # its inputs
         self.word = 0
@@ -101,33 +101,33 @@ class Fake:
     # -- the thread that runs tasks
 
     def can_step(self) -> bool:
-        return bool(self.flight or self.flights)
+        return bool(self.batch or self.batches)
 
     def step(self) -> None:
         """Do the next small thing."""
-        flight = self.flight
-        if flight is None:
-            self._take(self.flights.popleft())
+        batch = self.batch
+        if batch is None:
+            self._take(self.batches.popleft())
         elif self.running is not None:
             self._finish()
-        elif flight.todo:
-            self._begin(flight.todo.popleft())
+        elif batch.todo:
+            self._begin(batch.todo.popleft())
             if self.driver.dies_of(self.running.node):
                 self.driver.kill(self)
         else:
             self.answer()
             self.word = 0
-            self.flight = None
+            self.batch = None
 
     def _take(self, message: Any) -> None:
-        for i in message.forget:
+        for i in message.to_drop:
             self.values.pop(i, None)
             self.kept.discard(i)
         for i, number in message.loads:
             assert self.values.get(i) in (None, number, LATER), "loaded over another value"
             self.values[i] = number
         if message.number and self.claims.setdefault(message.number, "main") == "main":
-            self.flight = SimpleNamespace(
+            self.batch = SimpleNamespace(
                 number=message.number, todo=deque(message.records), done=[], failed=[],
                 deferred=[], calls=Counter(),
             )
@@ -149,18 +149,18 @@ class Fake:
 
     def _finish(self) -> None:
         record, self.running = self.running, None
-        flight, node = self.flight, record.node
-        flight.calls[node.function] += 1
+        batch, node = self.batch, record.node
+        batch.calls[node.function] += 1
         numbers = []
         for value in self.given:
             if value is LATER:
-                flight.deferred.append(node)
+                batch.deferred.append(node)
                 self.values[node.id] = LATER
                 self.kept.update(record.inputs)
                 return
             if isinstance(value, Failed):
                 self._store(record, value)
-                flight.failed.append((node, value.error))
+                batch.failed.append((node, value.error))
                 break
             numbers.append(value)
         else:
@@ -168,37 +168,37 @@ class Fake:
         self._drop(record)
 
     def _call(self, record: Any, numbers: list[int]) -> None:
-        flight, node, task = self.flight, record.node, self.driver.tasks[record.node]
+        batch, node, task = self.batch, record.node, self.driver.tasks[record.node]
         assert node not in self.driver.made, f"{node} runs twice"
         if task.fate == "fails":
             error = ("fails", task.uid)
             self._store(record, Failed(error))
-            flight.failed.append((node, error))
+            batch.failed.append((node, error))
         elif task.fate == "lazy":
             self._store(record, LATER)
-            flight.done.append((node, "lazy", task.result(numbers)))
+            batch.done.append((node, "lazy", task.result(numbers)))
         elif task.sticks and (record.want == 2 or self.driver.is_once(node)):
             error = ("sticks", task.uid)
             self._store(record, Failed(error))
-            flight.failed.append((node, error))
+            batch.failed.append((node, error))
         else:
             number = task.result(numbers)
             self._store(record, number)
             is_wanted = record.want == 2 or self.driver.is_once(node)
             if is_wanted or (record.want == 1 and task.kind == SMALL):
-                flight.done.append((node, "told", number))
+                batch.done.append((node, "told", number))
             else:
-                flight.done.append((node,))
+                batch.done.append((node,))
 
     def _store(self, record: Any, value: Any) -> None:
         if record.keep:
             self.values[record.node.id] = value
 
     def answer(self) -> None:
-        """Send what the flight has done so far: by either thread."""
-        flight = self.flight
+        """Send what the batch has done so far: by either thread."""
+        batch = self.batch
         done = []
-        for entry in flight.done:
+        for entry in batch.done:
             node = entry[0]
             if len(entry) == 1:
                 value = self.values.get(node.id)
@@ -208,8 +208,8 @@ class Fake:
                 elif value is not None:
                     entry = (node, "told", value)
             done.append(entry)
-        self.answers.append((flight.number, done, flight.failed, flight.deferred, flight.calls))
-        flight.done, flight.failed, flight.deferred, flight.calls = [], [], [], Counter()
+        self.answers.append((batch.number, done, batch.failed, batch.deferred, batch.calls))
+        batch.done, batch.failed, batch.deferred, batch.calls = [], [], [], Counter()
 
     # -- the thread that answers
 
@@ -234,9 +234,9 @@ class Fake:
         for number in detail:
             if self.claims.setdefault(number, "recall") == "recall":
                 groups.append((number, None))
-            elif self.flight is not None and self.flight.number == number:
-                count = self.driver.rng.randint(0, len(self.flight.todo))
-                back = [self.flight.todo.pop().node for _ in range(count)]
+            elif self.batch is not None and self.batch.number == number:
+                count = self.driver.rng.randint(0, len(self.batch.todo))
+                back = [self.batch.todo.pop().node for _ in range(count)]
                 groups.append((number, back))
                 self.answer()
         self.told.append(("recalled", groups))

@@ -4,7 +4,7 @@ from functools import wraps
 
 from lazyflow.graph.spec import check
 
-_MOST = 20_000  # tasks: beyond, a check takes longer than planning may in the tests of depth
+_MAX_TASKS = 20_000  # tasks: beyond, a check takes longer than planning may in the tests of depth
 
 
 def checked(apply):
@@ -13,7 +13,7 @@ def checked(apply):
     @wraps(apply)
     def apply_and_check(plan, optimize=True):
         plan = apply(plan, optimize)
-        if len(plan.tasks) <= _MOST:
+        if len(plan.tasks) <= _MAX_TASKS:
             check(plan)
         return plan
 

@@ -33,11 +33,11 @@ class Checked(Driver):
 
     def check_order(self, waiting: list[Node]) -> None:
         """Background tasks were sent only where none of these could go."""
-        for worker, flight in self.sent:
-            if flight.nodes[0].job.background and worker in self.state.workers:
+        for worker, batch in self.sent:
+            if batch.nodes[0].job.background and worker in self.state.workers:
                 for node in waiting:
                     if node.phase == READY and node.home is None:
-                        assert not self._may(worker, node.job), f"{flight.nodes} before {node}"
+                        assert not self._may(worker, node.job), f"{batch.nodes} before {node}"
 
     def check(self) -> None:
         """Count everything again, from the phases alone."""
@@ -75,12 +75,12 @@ class Checked(Driver):
                     continue
                 outside = (self.outside.get(node) is not None) + (node.packed == ())
                 assert node.open == sum(s.phase < SENT for s in sources) + outside, node
-                flying = [s.home for s in sources if s.phase == SENT]
-                assert node.flying == len(flying), node
-                if not flying:
+                under_way = [s.home for s in sources if s.phase == SENT]
+                assert node.under_way == len(under_way), node
+                if not under_way:
                     assert node.site is None
                 elif node.site is not MIXED:
-                    assert set(flying) == {node.site}
+                    assert set(under_way) == {node.site}
         for node in nodes:
             if node.phase < FAILED:
                 assert node.left == left[node], f"{node}.left is {node.left}, not {left[node]}"
@@ -93,7 +93,7 @@ class Checked(Driver):
         assert node.home is None
         failed = [s for s in node.inputs if s.phase == FAILED]
         assert not failed, f"{node} waits for {failed}"
-        assert node.open or node.flying, f"{node} waits for nothing"
+        assert node.open or node.under_way, f"{node} waits for nothing"
         self._check_needed(node)
 
     def _check_needed(self, node: Node) -> None:
@@ -101,7 +101,7 @@ class Checked(Driver):
             assert node.left, f"{node} of a job that is over is to run, and nobody needs it"
 
     def _check_ready(self, node: Node) -> None:
-        assert not node.open and not node.flying
+        assert not node.open and not node.under_way
         if node.home is None:
             found = [e[3] if node.job.has_priorities else e for e in node.job.ready]
             if node.job.has_priorities:
@@ -128,7 +128,7 @@ class Checked(Driver):
     def _check_sent(self, node: Node) -> None:
         worker = node.home
         assert worker in self.state.workers
-        assert self.flight_of[node] in [f.number for f in worker.flights if node in f.nodes]
+        assert self.batch_of[node] in [f.number for f in worker.batches if node in f.nodes]
         assert self.fakes[worker].nodes.get(node.id) is node or self.state.out
 
     def _check_done(self, node: Node) -> None:
@@ -185,12 +185,12 @@ class Checked(Driver):
                 n.phase == READY and n.home is worker for lane in worker.lanes
                 for n in set(lane.queue)
             )
-            for flight in worker.flights:
+            for batch in worker.batches:
                 pending = [
-                    n for n in flight.nodes
-                    if n.phase == SENT and n.home is worker and self.flight_of[n] == flight.number
+                    n for n in batch.nodes
+                    if n.phase == SENT and n.home is worker and self.batch_of[n] == batch.number
                 ]
-                assert flight.unanswered == len(pending) > 0
+                assert batch.unanswered == len(pending) > 0
         assert state.queues.queued == queued
 
     def _check_jobs(self) -> None:
@@ -213,7 +213,7 @@ class Checked(Driver):
         """Nothing that could run waits beside a worker that has nothing to do."""
         for worker in self.state.workers:
             is_free = worker.up and not worker.doomed and not worker.recalling
-            if not is_free or worker.flights or worker.fetching:
+            if not is_free or worker.batches or worker.fetching:
                 continue
             for node in nodes:
                 if node.phase == READY and node.home in (None, worker):

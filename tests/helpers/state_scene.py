@@ -93,8 +93,8 @@ class Scene(Checked):
         """Return what each worker was sent and has not answered."""
         return [
             [
-                [n for n in f.nodes if n.phase == SENT and self.flight_of[n] == f.number]
-                for f in w.flights
+                [n for n in f.nodes if n.phase == SENT and self.batch_of[n] == f.number]
+                for f in w.batches
             ]
             for w in self.state.workers
         ]
@@ -127,7 +127,7 @@ class Scene(Checked):
         return moved
 
     def fly(self, at=0):
-        """Let a worker run one flight to its end."""
+        """Let a worker run one batch to its end."""
         fake = self.fake(at)
         while not fake.answers:
             fake.step()
@@ -142,8 +142,8 @@ class Scene(Checked):
                 if not worker.up:
                     worker_events.worker_up(self.state, worker)
                     moved.append(True)
-                if worker.forget:
-                    self.forget(fake)
+                if worker.to_drop:
+                    self.send_drops(fake)
             while self.inbox:
                 what, *details = self.inbox.popleft()
                 assert what == "unpin"

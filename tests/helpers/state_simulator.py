@@ -31,7 +31,7 @@ class Simulator(Checked):
             else:
                 if fake.can_step():
                     found.append((10, fake.step, ()))
-                if fake.flight is not None and self.has_news(fake.flight):
+                if fake.batch is not None and self.has_news(fake.batch):
                     found.append((1, fake.answer, ()))
             if fake.requests and worker.up:
                 found.append((6, fake.serve, ()))
@@ -39,8 +39,8 @@ class Simulator(Checked):
                 found.append((8, self.read_answer, (fake,)))
             if fake.told:
                 found.append((8, self.read_told, (fake,)))
-            if worker.forget and worker.up:
-                found.append((3, self.forget, (fake,)))
+            if worker.to_drop and worker.up:
+                found.append((3, self.send_drops, (fake,)))
         if self.inbox:
             found.append((8, self.run_inbox, ()))
         if self.unread:
@@ -57,8 +57,8 @@ class Simulator(Checked):
         return found
 
     @staticmethod
-    def has_news(flight: Any) -> bool:
-        return bool(flight.done or flight.failed or flight.deferred)
+    def has_news(batch: Any) -> bool:
+        return bool(batch.done or batch.failed or batch.deferred)
 
     def _troubles(self) -> list[tuple[float, Any, tuple[Any, ...]]]:
         found: list[tuple[float, Any, tuple[Any, ...]]] = []
@@ -67,8 +67,8 @@ class Simulator(Checked):
             found.append((0.25 * self.limits.kills, self.kill, (fake, self.chance(0.3))))
             if self.chance(0.05):
                 found.append((0.5, self.doom, (fake,)))
-            if worker.flights:
-                number = rng.choice(worker.flights).number
+            if worker.batches:
+                number = rng.choice(worker.batches).number
                 found.append((1, events.overdue, (state, worker, number)))
                 found.append((0.3, events.recall, (state, worker)))
         running = [r for r in self.runs if r.is_added and not r.over]
@@ -241,5 +241,5 @@ class Simulator(Checked):
         assert not state.queues.queued and not state.queues.waiters and not state.queues.stuck
         for worker, fake in self.fakes.items():
             assert not any(lane.queue or lane.following or lane.arrived for lane in worker.lanes)
-            assert not worker.holding and not worker.flights and not worker.fetching
+            assert not worker.holding and not worker.batches and not worker.fetching
             assert not fake.values, f"{worker} keeps {fake.values}"

@@ -14,7 +14,7 @@ from waiting import until
 
 import lazyflow
 from lazyflow import RemoteTaskError, compute, delayed, persist, wait
-from lazyflow.schedulers.core.lifecycle import Lifecycle
+from lazyflow.schedulers.core.run import BaseRun
 from lazyflow.schedulers.threads import threads as pool
 from lazyflow.testing.tasks import inc
 
@@ -386,7 +386,7 @@ def test_many_computes_leave_nothing() -> None:
 def test_an_error_is_that_of_the_task_though_another_returns_a_lazy_value_meanwhile(monkeypatch):
     """Between the end of the run and its error no child of it may bring another."""
     stopped, handled = threading.Event(), threading.Event()
-    fail = Lifecycle._fail
+    fail = BaseRun._fail
 
     def slow_fail(run, error, *args):
         if isinstance(error, ZeroDivisionError) and not stopped.is_set():
@@ -404,6 +404,6 @@ def test_an_error_is_that_of_the_task_though_another_returns_a_lazy_value_meanwh
         return delayed(id)(part)
 
     watched = []
-    monkeypatch.setattr(Lifecycle, "_fail", slow_fail)
+    monkeypatch.setattr(BaseRun, "_fail", slow_fail)
     with pytest.raises(ZeroDivisionError):
         compute(delayed(later)(), delayed(divmod)(1, 0), num_workers=2, scheduler="threads")

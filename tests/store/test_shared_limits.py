@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_tools import MB, PAGE, mapped
 
+from lazyflow import system
 from lazyflow.errors import StoreFull
 from lazyflow.store.memory import available as memory
 from lazyflow.store.memory.shared import Arenas, Ranges
@@ -279,12 +280,31 @@ def test_what_the_machine_has():
         ({"max": "1000", "current": "300", "stat": "nonsense\n"}, 700),
     ],
 )
-def test_what_a_control_group_has_left(tmp_path, monkeypatch, files, expected):
+def test_what_control_groups_have_left(tmp_path, monkeypatch, files, expected):
     for name, text in files.items():
         (tmp_path / f"memory.{name}").write_text(text)
     monkeypatch.setattr(memory, "free_memory", lambda: None)
-    monkeypatch.setattr(memory, "_groups", [(str(tmp_path), "memory.max", "memory.current")])
-    assert memory.available_memory() == expected
+    outer = tmp_path / "without a limit"
+    monkeypatch.setattr(system, "_group_folders", lambda controller: [str(tmp_path), str(outer)])
+    system._memory_groups.cache_clear()
+    try:
+        assert memory.available_memory() == expected
+    finally:
+        system._memory_groups.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "quotas, cores", [(["max 100000"], 64), (["250000 100000", "max 100000"], 2), (["1 10"], 1),
+                      (["900000 100000", "300000 100000"], 3), ([], 64)],
+)
+def test_the_least_quota_of_control_groups_counts(tmp_path, monkeypatch, quotas, cores):
+    folders = [tmp_path / str(level) for level in range(len(quotas) + 1)]
+    for folder, text in zip(folders[:-1], quotas, strict=True):
+        folder.mkdir()
+        (folder / "cpu.max").write_text(text + "\n")
+    monkeypatch.setattr(system, "_group_folders", lambda controller: folders)
+    monkeypatch.setattr("os.process_cpu_count", lambda: 64, raising=False)
+    assert system.core_count() == cores
 
 
 def test_a_look_at_the_machine_counts_for_many_small_writes(make):

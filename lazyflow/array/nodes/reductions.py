@@ -57,7 +57,7 @@ class TreeReduction:
         `merge` has a keyword ``out``, as functions of blocks that take it.
     by_caller
         `merge` and `last` call no code of the user's, and get little, so the process that waits may
-        run them itself: see schedulers/processes/parent/remote_run.py.
+        run them itself: see schedulers/processes/parent/pool_run.py.
     """
 
     __name__ = "tree"

@@ -35,7 +35,7 @@ __all__ = ["AdviceWindow", "Monitor"]
 
 # -- `AdviceWindow`: the rules of advice, on what ran in the last seconds -----------------
 
-_LEAST = 5.0  # seconds of a window: a rule needs some time to judge
+_MIN_SECONDS = 5.0  # seconds of a window: a rule needs some time to judge
 _MOST_JUDGED = 200_000  # calls of one: judging more would take seconds
 _MOST_ADVICE = 6  # pieces of advice that are shown
 
@@ -70,7 +70,7 @@ class AdviceWindow:
     def _clear(self) -> None:
         self._runs: list[Recording] = []
         self._spans = 0  # of those runs
-        self._meter.forget()
+        self._meter.drop_readings()
         self._start, self._idle = perf_counter(), idle_seconds()
 
     def add(self, recording: Recording) -> None:
@@ -91,7 +91,7 @@ class AdviceWindow:
         if not self._runs:
             self._calls.drop_records()  # of calls alone there is no advice
             self._clear()
-        if not self._runs or seconds < _LEAST:
+        if not self._runs or seconds < _MIN_SECONDS:
             return
         tasks: list[TaskRecord] = list(self._calls.take_records(self._start, words))
         runs: list[RunRecord] = []
@@ -114,7 +114,7 @@ _KEPT = 20_000  # calls that a page which is opened late still gets
 #: Events that may wait for the thread of the server, which looks some times a second. When there
 #: are as many, it rests until that has looked: to be watched costs a small run half of its time.
 _BUSY = 200
-_MOST = 100_000  # the same, from which events of runs that are watched are dropped
+_MAX_EVENTS = 100_000  # the same, from which events of runs that are watched are dropped
 _LATELY = 10.0  # seconds for which the page says that something was left out
 _NAMED = 200  # functions that are listed; the others share a row
 _ASKED = 1_000  # calls of actors that are asked whether they run: those that were made first
@@ -197,7 +197,7 @@ class Monitor(Observer):
         size: int | None,
     ) -> None:
         self._running.pop((id(run), i), None)
-        if len(self._raw) >= _MOST:
+        if len(self._raw) >= _MAX_EVENTS:
             self._left_out_at = end
             return
         self._raw.append((self._call, run, (i, worker, start, end, cpu, size)))

@@ -191,7 +191,7 @@ class Server:
             return
         self.changed.clear()
         self._is_quiet = True
-        if self.monitor.is_busy():  # since just now, and it has woken nobody
+        if self.monitor.is_busy():  # since just now, without waking this thread
             return
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.changed.wait(), _QUIET)

@@ -28,7 +28,7 @@ from lazyflow.store.sizes import format_bytes
 # -- `Advice`: one piece of it ------------------------------------------------------------
 
 _SHARE = 0.2  # of the block's time, below which a rule says nothing
-_LEAST = 0.1  # seconds, likewise
+_MIN_SECONDS = 0.1  # seconds, likewise
 
 #: Runs of one line, or tasks of one function, that make a habit.
 OFTEN = 10
@@ -66,7 +66,7 @@ class Advice:
 
 def matters(evidence: Evidence, time: float) -> bool:
     """Tell whether seconds are a good part of the block, and noticeable for a person."""
-    return time >= max(_LEAST, _SHARE * evidence.seconds)
+    return time >= max(_MIN_SECONDS, _SHARE * evidence.seconds)
 
 
 # -- rules on what the caller does between and around its computes ------------------------

@@ -28,7 +28,7 @@ __all__ = ["Flame"]
 
 # -- the picture of a `Flame`, by Bokeh: boxes below the boxes that called them -----------
 
-_MOST = 10_000  # boxes that a browser moves without waiting
+_MAX_BOXES = 10_000  # boxes that a browser moves without waiting
 _ROW = 22  # px
 _TASKS = "tasks"
 _COLORS = {_TASKS: "#7799cc", PROGRAM: "#ee9944", PACKAGE: "#ddcc77", PYTHON: "#cccccc"}
@@ -121,7 +121,7 @@ def _boxes(root: CallNode) -> Iterator[FlameBox]:
     """Yield the boxes of a tree, level by level, without those that would be too narrow to see."""
     if not root.looks:
         return
-    level, depth, left_to_make = [(0.0, root)], 0, _MOST
+    level, depth, left_to_make = [(0.0, root)], 0, _MAX_BOXES
     narrowest = root.seconds / 5_000
     while level and left_to_make > 0:
         below = []

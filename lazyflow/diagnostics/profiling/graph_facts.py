@@ -140,7 +140,7 @@ def eager_call(code: CodeType, lasti: int) -> EagerCall | None:
 
 
 class _WithoutLiterals(ast.NodeTransformer):
-    """Leaves values out, which may be nobody's business: advice stands on pages."""
+    """Leaves values out, which may be private: advice stands on pages."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         return ast.Constant(...)
@@ -168,7 +168,7 @@ def _source(code: CodeType, lasti: int) -> str:
     return b"".join(lines).decode(errors="replace")
 
 
-_MOST = 100_000  # values of graphs that are remembered
+_MAX_VALUES = 100_000  # values of graphs that are remembered
 
 #: Code and offset of a user's line.
 Line = tuple[Any, int]
@@ -377,7 +377,7 @@ class GraphWatch:
         known = self._leaves.get(id(leaf))
         if known is not None and known() is leaf:
             return False
-        if len(self._leaves) >= _MOST:
+        if len(self._leaves) >= _MAX_VALUES:
             self._leaves.clear()
         self._leaves[id(leaf)] = ref(leaf)
         return True

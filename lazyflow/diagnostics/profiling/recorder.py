@@ -24,7 +24,7 @@ from lazyflow.diagnostics.profiling.samples import Samples
 from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer
-from lazyflow.schedulers.core.lifecycle import listen
+from lazyflow.schedulers.core.observing import listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack, depth_here
 from lazyflow.system import idle_seconds
 
@@ -38,7 +38,7 @@ __all__ = ["Profile", "profile"]
 
 # -- the thread of a profile: it looks at tasks of this process, and reads memory and CPU use
 
-_LEAST, _MOST = 0.001, 3600.0  # seconds between two looks
+_MIN_INTERVAL, _MAX_INTERVAL = 0.001, 3600.0  # seconds between two looks
 
 
 class Looks:
@@ -66,11 +66,11 @@ class Looks:
         if sample is not None:
             given: Any = sample
             is_number = isinstance(given, Real) and not isinstance(given, bool)
-            if not is_number or not _LEAST <= given <= _MOST:
+            if not is_number or not _MIN_INTERVAL <= given <= _MAX_INTERVAL:
                 raise (ValueError if is_number else TypeError)(
-                    f"sample={sample!r}: the seconds between two looks are a number from {_LEAST} "
-                    f"to {_MOST:g}. Type: profile(), which looks each 0.01 s, or "
-                    "profile(sample=None), which does not look"
+                    f"sample={sample!r}: the seconds between two looks are a number from "
+                    f"{_MIN_INTERVAL} to {_MAX_INTERVAL:g}. Type: profile(), which looks "
+                    "each 0.01 s, or profile(sample=None), which does not look"
                 )
         self.sample = sample
         self.samples = Samples()

@@ -15,7 +15,7 @@ from lazyflow.diagnostics.profiling.recording import full_name
 from lazyflow.diagnostics.profiling.texts import shown, shown_end
 from lazyflow.schedulers.core.sampling import Line, Stack
 
-_MOST = 20_000  # stacks that are told apart; of others the first line is kept
+_MAX_STACKS = 20_000  # stacks that are told apart; of others the first line is kept
 
 #: Whose code a line is.
 PROGRAM, PACKAGE, PYTHON = "the program's code", "installed packages", "Python's own library"
@@ -69,7 +69,7 @@ class Samples:
         name = shown(full_name(func))
         with self._lock:
             key = name, stack
-            if key not in self._seen and len(self._seen) >= _MOST:
+            if key not in self._seen and len(self._seen) >= _MAX_STACKS:
                 key = name, stack[:1]
             before, time = self._seen.get(key, (0, 0.0))
             self._seen[key] = looks + before, seconds + time

@@ -13,7 +13,7 @@ from lazyflow.schedulers.core.base import ReportsInfo, provides
 from lazyflow.system import process_usage
 
 _STEP = 0.05  # seconds between two readings
-_MOST = 4_000  # readings; with more, every second one is dropped, and they become rarer
+_MAX_READINGS = 4_000  # readings; with more, every second one is dropped, and they become rarer
 _WORKERS = 0.2  # seconds for which the list of workers is taken to be right
 
 
@@ -64,11 +64,11 @@ class UsageMeter:
         self._readings.append(
             _Reading(when, resident, private + sum(self._workers.values()), own + theirs)
         )
-        if len(self._readings) > _MOST:
+        if len(self._readings) > _MAX_READINGS:
             self._readings = self._readings[::2]
             self._step *= 2
 
-    def forget(self) -> None:
+    def drop_readings(self) -> None:
         """Drop the readings but the last, from which on the next one counts."""
         self._readings = self._readings[-1:]
         self._step = _STEP

@@ -65,9 +65,9 @@ def encoded(value: Any) -> bytes:
     return marshal.dumps(value, 2)
 
 
-def nested(found: bytes | MerkleNode) -> Digest | MerkleNode:
+def nested(content: bytes | MerkleNode) -> Digest | MerkleNode:
     """Return contents as a child of another node: plain bytes would be taken for a value."""
-    return found if isinstance(found, MerkleNode) else Digest(found)
+    return content if isinstance(content, MerkleNode) else Digest(content)
 
 
 def sequence(
@@ -244,16 +244,16 @@ def _importable(obj: Any) -> bool:
     module = obj.__module__
     if type(module) is not str or module in _MAIN:
         return False
-    found = resolve(module, obj.__qualname__)
+    resolved = resolve(module, obj.__qualname__)
     for _ in range(MOST_WRAPPERS):
-        if found is obj or found is None:
+        if resolved is obj or resolved is None:
             break
         try:
-            method = getattr(found, "__func__", None)
-            found = found.__wrapped__ if method is None else method
+            method = getattr(resolved, "__func__", None)
+            resolved = resolved.__wrapped__ if method is None else method
         except Exception:  # not a wrapper, or a hostile one
             return False
-    return found is obj
+    return resolved is obj
 
 
 def _code_of(function: FunctionType, contents: Contents) -> _Code:
@@ -279,13 +279,13 @@ def _local_function(function: FunctionType, known: _Code) -> MerkleNode:
 
 
 def _filled(cells: tuple[CellType, ...]) -> list[tuple[int, Any]]:
-    found: list[tuple[int, Any]] = []
+    filled: list[tuple[int, Any]] = []
     for i, cell in enumerate(cells):
         try:
-            found.append((i, cell.cell_contents))
+            filled.append((i, cell.cell_contents))
         except ValueError:  # not assigned so far
             continue
-    return found
+    return filled
 
 
 def _as_written(function: FunctionType, contents: Contents) -> tuple[Any, ...]:
@@ -307,8 +307,8 @@ def _functions_in(value: Any) -> Iterator[FunctionType]:
     kind = type(value)
     if kind in (staticmethod, classmethod):
         value = value.__func__
-    found = (value.fget, value.fset, value.fdel) if kind is property else (value,)
-    yield from (each for each in found if type(each) is FunctionType)
+    accessors = (value.fget, value.fset, value.fdel) if kind is property else (value,)
+    yield from (each for each in accessors if type(each) is FunctionType)
 
 
 def _shallow(value: Any) -> Any:
@@ -595,9 +595,9 @@ def contents(obj: Any) -> bytes | MerkleNode:
             return rule(obj)
         module = base.__module__
         library = LIBRARIES.get(module.partition(".")[0]) if type(module) is str else None
-        found = None if library is None else library(obj, cls)
-        if found is not None:
-            return found
+        content = None if library is None else library(obj, cls)
+        if content is not None:
+            return content
     return _reduced(obj, cls)
 
 

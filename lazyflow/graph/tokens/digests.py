@@ -152,13 +152,13 @@ def merkle(
                 continue
             held.append(child)
             try:
-                found = child if type(child) in (MerkleNode, Digest) else contents(child)
+                content = child if type(child) in (MerkleNode, Digest) else contents(child)
             except NoContent as error:
-                found = missing(child, error, partial(_path, path, child))
-            if isinstance(found, MerkleNode):
-                enter(child, found)
+                content = missing(child, error, partial(_path, path, child))
+            if isinstance(content, MerkleNode):
+                enter(child, content)
                 break
-            done[key] = found
+            done[key] = content
         else:
             path.pop()
             if top.low < top.number:

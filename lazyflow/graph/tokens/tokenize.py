@@ -49,10 +49,10 @@ def tokenize(*args: Any, strict: bool = False, **kwargs: Any) -> str:
     names = sorted(kwargs)
     values = [*args, *[kwargs[name] for name in names]]
     labels = [*[f"args[{i}]" for i in range(len(args))], *[f"kwargs[{n!r}]" for n in names]]
-    found = sequence(b"call\0" + encoded((len(args), names)), values, labels, "{}")
-    if isinstance(found, MerkleNode):
-        found = merkle(found, contents, _refuse if strict else _unique)
-    return found.hex()[:_LENGTH]
+    digest = sequence(b"call\0" + encoded((len(args), names)), values, labels, "{}")
+    if isinstance(digest, MerkleNode):
+        digest = merkle(digest, contents, _refuse if strict else _unique)
+    return digest.hex()[:_LENGTH]
 
 
 def unique_token() -> str:

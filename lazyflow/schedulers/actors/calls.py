@@ -18,12 +18,13 @@ from time import perf_counter, thread_time, time
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
+from lazyflow import config
 from lazyflow.errors import CycleError
 from lazyflow.graph.kinds import COLLECTION, ITERATOR, LAZY, kinds
+from lazyflow.graph.plan import plan_of_lazy
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import plan_of_lazy
 from lazyflow.schedulers.core.run import make_run
 from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.values import IteratorItems
@@ -86,7 +87,7 @@ class _Waits:
         run = future.run
         if circle is not None and run is not None:
             future.set_error(_error([f"{actor.label} waits for {future.name}", *circle]))
-            run[0].forget(0)  # so that it does not begin when the circle is open
+            run[0].cancel_task(0)  # so that it does not begin when the circle is open
         future.add_callback(partial(self._over, actor.number))
 
     def _path(self, start: int, end: int, seen: dict[int, None]) -> list[str] | None:
@@ -158,7 +159,7 @@ def _nothing() -> None:
 
 
 class WatchedCall:
-    """What observers hear of a call; none is made when nobody observes.
+    """What observers hear of a call; made only where there are observers.
 
     Attributes
     ----------
@@ -306,7 +307,7 @@ class ActorCall:
     begun
         Whether it has begun, in this process.
     watch
-        What its observers hear of, a `WatchedCall`; None: nobody observes.
+        What its observers hear of, a `WatchedCall`; None: there are no observers.
     actor
         The number of its actor, if that was made by this process.
     """
@@ -333,10 +334,10 @@ class ActorCall:
         self.node: Any = None  # of a pool, that stands for the result
         future.run = (self, 0)
 
-    def forget(self, i: int) -> None:
+    def cancel_task(self, i: int) -> None:
         """Note that the future was cancelled, so that the call does not begin."""
         if self.host is not None:
-            self.host.forget(self)
+            self.host.cancel_call(self)
 
     def awaited_by(self, actor: WaitingActor) -> None:
         """Note that an actor sleeps until the result is there."""
@@ -579,7 +580,8 @@ def finish(box: list[Any], scheduler: Any) -> None:
 
 
 def _computed(lazy: Any, scheduler: Any) -> Any:
-    run = make_run(plan_of_lazy(lazy), Request(), scheduler)
+    request = Request(config.get("num_workers"), crash_retries=config.get("crash_retries"))
+    run = make_run(plan_of_lazy(lazy), request, scheduler)
     run.scheduler.start(run)
     run.scheduler.wait(run, None)
     try:
@@ -587,4 +589,4 @@ def _computed(lazy: Any, scheduler: Any) -> Any:
             raise run.error
         return run.values[run.plan.outputs[0]]
     finally:
-        run.forget_values()
+        run.drop_values()

@@ -18,8 +18,7 @@ from lazyflow.schedulers.actors import call_executors, ports
 from lazyflow.schedulers.actors.calls import CallTimer, Checkpoint, WaitingActor, finish
 from lazyflow.schedulers.core.errors.failures import text_of
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import scheduler_here
-from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import TIMED, RecordCall, failure_record, is_short
 

@@ -27,8 +27,7 @@ from lazyflow.schedulers.actors.calls import (
 from lazyflow.schedulers.actors.ports import shut_down
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.future import TaskFuture, when_all_done
-from lazyflow.schedulers.core.lifecycle import scheduler_here
-from lazyflow.schedulers.core.task_resources import here
+from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.store.ownership import detached, own
 from lazyflow.store.protected import protected
 from lazyflow.system import at_fork
@@ -127,7 +126,7 @@ def _given(call: ActorCall, mutates: bool) -> list[Any]:
     inputs.reverse()
     given = []
     while inputs:
-        box = [_value(inputs.pop())]  # of a future that nobody else has, nothing but the box has it
+        box = [_value(inputs.pop())]  # the box alone has it, if its future has gone
         given.append(own(box) if mutates else protected(box[0], False))
     return given
 

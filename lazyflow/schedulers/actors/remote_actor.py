@@ -1,8 +1,8 @@
 """An actor whose object lives in another process, as the caller's process sees it.
 
-A call is packed in the caller's thread, so what it is given is as it was then. The port's thread
-keeps calls in order until their inputs are there, sends several without waiting for answers, and
-takes the end of the process in: the call that ran fails, those after it go on in a new process.
+A call is packed in the caller's thread, so its arguments are as they were then. The port's thread
+keeps calls in order until their inputs are there, and sends several without waiting for answers.
+When the process ends, the call that ran fails, and those after it go on in a new process.
 The errors of such calls stand first.
 """
 
@@ -95,7 +95,7 @@ class RemoteActor:
     late
         If several calls may be under way at once, those whose inputs are not there: others pass
         them, which may be what they wait for.
-    flying
+    under_way
         Calls that were sent and not answered, by number, in order.
     error
         Makes the error of each further call; None while calls can run.
@@ -106,7 +106,7 @@ class RemoteActor:
         self.port = port
         self._keeper = port.keeper
         self.waiting: deque[PackedCall] = deque()
-        self.flying: dict[int, PackedCall] = {}
+        self.under_way: dict[int, PackedCall] = {}
         self.error: Callable[[PackedCall], BaseException] | None = None
         self.late: dict[PackedCall, None] = {}
         self._numbers = count(1)
@@ -175,7 +175,7 @@ class RemoteActor:
         """Return the node that tasks of `driver` wait for."""
         return self.port.node_of(call)
 
-    def forget(self, call: ActorCall) -> None:
+    def cancel_call(self, call: ActorCall) -> None:
         """Keep a call from beginning: its future was cancelled."""
         if not self._keeper.closing:
             self.port.post(self._skip, call)
@@ -195,12 +195,12 @@ class RemoteActor:
         last = 0 if link is None else link.last_begun()
         if last is not None:
             return 0 < self.number_of(call) <= last  # they begin in the order of their numbers
-        running = tuple(self.flying.values())[: self.spec.concurrency]
+        running = tuple(self.under_way.values())[: self.spec.concurrency]
         return self._is_made and any(item.call is call for item in running)
 
     def number_of(self, call: ActorCall) -> int:
         """Return the number of a call that was sent and not answered, or 0."""
-        return next((n for n, item in tuple(self.flying.items()) if item.call is call), 0)
+        return next((n for n, item in tuple(self.under_way.items()) if item.call is call), 0)
 
     # -- the life of the process ------------------------------------------------------------
 
@@ -239,9 +239,9 @@ class RemoteActor:
         if self.error is not None:
             return
         for number, outcome, state in end.answers:
-            if self.flying.get(number) is not self._init:
+            if self.under_way.get(number) is not self._init:
                 self.answered(link, number, outcome, state)
-        sent, self.flying = self.flying, {}
+        sent, self.under_way = self.under_way, {}
         if self._is_closing and not (sent or self.waiting or self.late):
             self._end()
             return
@@ -263,14 +263,14 @@ class RemoteActor:
     def cancel(self, error: BaseException) -> None:
         """End the actor with an error of its keeper; running calls fail, too."""
         self._end_with(lambda _: error)
-        sent, self.flying = self.flying, {}
+        sent, self.under_way = self.under_way, {}
         for item in sent.values():
             self._fail(item, lambda _: error)
 
     def stop(self, error: BaseException) -> None:
         """Fail all calls, running ones with `error`: the keeper ends, and the process with it."""
         self._refuse(self._why_closed)
-        for item in self.flying.values():
+        for item in self.under_way.values():
             item.fail(error)
 
     def _why_closed(self, _: PackedCall) -> BaseException:
@@ -331,7 +331,7 @@ class RemoteActor:
         state: ports.SavedState | None,
     ) -> None:
         """Handle the outcome of a call. The caller calls `pump` afterwards."""
-        item = self.flying.pop(number, None)
+        item = self.under_way.pop(number, None)
         if item is None:  # it has failed meanwhile
             return
         if item.call.watch is not None:
@@ -413,9 +413,9 @@ class RemoteActor:
         if not self._is_made:
             self._pump_init(link)
             return
-        waiting, flying = self.waiting, self.flying
+        waiting, under_way = self.waiting, self.under_way
         batch: list[ports.SentCall] = []
-        while waiting and len(flying) < self._window:
+        while waiting and len(under_way) < self._window:
             item = waiting[0]
             if item.call.future.done():  # it was cancelled
                 self._release(waiting.popleft())
@@ -428,21 +428,21 @@ class RemoteActor:
                 arguments = self._arguments(link, item)
                 waiting.popleft()
                 number = next(self._numbers)
-                flying[number] = item
+                under_way[number] = item
                 batch.append((number, item.call.method, arguments))
         link.call(batch)
-        if self._is_closing and not (waiting or flying or self.late):
+        if self._is_closing and not (waiting or under_way or self.late):
             self._end()
 
     def _pump_init(self, link: ports.ActorLink) -> None:
         init, spec = self._init, self.spec
-        if self.flying or init.missing:
+        if self.under_way or init.missing:
             link.call([])
         elif init.error is not None:
             self._end_with(lambda _: _own_error(init))
         else:
             number = next(self._numbers)
-            self.flying[number] = init
+            self.under_way[number] = init
             state = None if self._state is None else link.lend(self._state[1])
             link.make(ports.MakeActor(
                 number, self._environment, spec.concurrency, spec.is_async,

@@ -80,6 +80,13 @@ The modules::
 
     actors/         actors, each in a worker of the engine
 
+Where to look::
+
+    the order of tasks         group_queue.py: `GroupQueue`, of the groups of graph/grouping.py
+    a value is dropped         group_queue.py: `GroupQueue.let_go`
+    a death is charged         run.py: `Suspects`
+    a large literal is shared  packing.py: `RunValues`
+
 A compute goes through `EngineScheduler.make_run` and `start`, `EngineRun.begin`, `GroupQueue`,
 `Packer`, the engine's `submit`; then, in a worker, `Work`; and back through `Engine.receive`
 and `EngineRun.reported`. The engine sees one task of its own for each group. Exceptions of the

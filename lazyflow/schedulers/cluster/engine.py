@@ -141,7 +141,7 @@ class Engine(ABC):
                 while isinstance(step, partial):
                     step = step.func
                 concerned = getattr(step, "__self__", None), *details
-                cancels = [each.cancel for each in concerned if hasattr(each, "cancel")]
+                cancels = [run.cancel for run in concerned if hasattr(run, "cancel")]
                 if cancels:
                     cancels[0](self.translated(bug))
                 else:
@@ -195,9 +195,9 @@ class Engine(ABC):
             if link is not None:
                 link.receive(pickle.loads(report[1]))
             return
-        found = self._groups.pop(report[0], None)
-        if found is not None:
-            run, group = found
+        run_and_group = self._groups.pop(report[0], None)
+        if run_and_group is not None:
+            run, group = run_and_group
             self.post(run.reported, group, report)
 
     def lookout(self) -> Iterator[float]:
@@ -278,7 +278,7 @@ class Engine(ABC):
 
     @abstractmethod
     def drop(self, handle: Any) -> None:
-        """Release what nobody else holds, before the engine hears of what is submitted next."""
+        """Release the result behind a handle, before the next groups are submitted."""
 
     @abstractmethod
     def submit(self, submissions: Sequence[Any]) -> None:

@@ -138,7 +138,7 @@ class TaskGroup:
         for part in self.parts:
             part.handle = None
 
-    def forget_puts(self) -> None:
+    def drop_puts(self) -> None:
         """Have the values that were put for it sent again."""
         for put in self.puts:
             put.handle = None
@@ -253,9 +253,9 @@ class GroupQueue:
 
     def size(self, i: int) -> int | None:
         """Return about how many bytes the result of a task takes; 0: it is short; None: unknown."""
-        found = self._sizes.get(i)
-        if found is not None:
-            return found
+        known_size = self._sizes.get(i)
+        if known_size is not None:
+            return known_size
         func = self.plan.tasks[i]._func
         if i in self._leaves:
             value = self._leaves[i]
@@ -307,7 +307,7 @@ class GroupQueue:
         is_tiny = self.knows_all and total <= LEAST and not apart and self._moves_little(todo)
         held = config.get("group_memory") * self.engine.memory()
         if is_tiny and not plan.has_scheduler_options and self._crash_retries:
-            found = [todo] if todo else []
+            member_lists = [todo] if todo else []
         else:
             width = self._width()
             shares = _SHARES * width if width > 1 else 1
@@ -316,12 +316,12 @@ class GroupQueue:
             alone: Collection[int] = ()  # what must not run again if another one ends the worker
             if plan.has_scheduler_options or not self._crash_retries:
                 alone = [i for i in todo if not self.crash_retries_of(i)]
-            found = clusters(
+            member_lists = clusters(
                 plan, todo, costs.__getitem__, self.size, limits, shown, apart, alone)
         self._ready = []
         self._after = {}
         groups = [
-            TaskGroup(plan, members, self.crash_retries_of(members[0])) for members in found
+            TaskGroup(plan, members, self.crash_retries_of(members[0])) for members in member_lists
         ]
         for group in groups:
             self.group_of.update(dict.fromkeys(group.members, group))

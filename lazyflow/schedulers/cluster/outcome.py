@@ -99,8 +99,8 @@ _ROOM = bytes(16)
 
 def _arrived(stream: bytes, buffers: Sequence[Any], why: Any) -> PackedValue:
     """Return a packed value that has travelled, with its memory aligned."""
-    found = [_aligned(room, buffer) for room, buffer in pairwise(buffers)]
-    return PackedValue(stream, found, why)
+    aligned = [_aligned(room, buffer) for room, buffer in pairwise(buffers)]
+    return PackedValue(stream, aligned, why)
 
 
 def _aligned(room: Any, buffer: Any) -> Any:

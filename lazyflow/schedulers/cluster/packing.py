@@ -33,7 +33,7 @@ from lazyflow.store.pickling.unpicklable import Unpicklable
 # distributed's pages, and what it learns of durations, go by the part of a key before its numbers;
 # Ray's summary goes by the names of tasks. So groups of equal work have equal names.
 
-_MOST = 3  # names that are shown
+_MAX_NAMES = 3  # names that are shown
 
 
 def group_name(kinds: Sequence[Task], count: int) -> str:
@@ -55,8 +55,8 @@ def group_name(kinds: Sequence[Task], count: int) -> str:
     names = list(dict.fromkeys(
         re.sub(r"[^\w.+]+", "_", name).strip("_") or "task" for name in shown))
     size = f"~{1 << (count - 1).bit_length()}" if count > len(names) else ""
-    if len(names) > _MOST:
-        names[_MOST - 1:-1] = [".."]
+    if len(names) > _MAX_NAMES:
+        names[_MAX_NAMES - 1:-1] = [".."]
     return "+".join(names) + size
 
 
@@ -235,8 +235,8 @@ class Packer:
             how, arguments = self._arguments(task)
             verify(self._run.watches, i, task)
         except Unpicklable as failed:
-            found = culprit(task, "arguments", failed, _try_piece)
-            raise Unsendable(i, unsendable(task, *found)) from None
+            where = culprit(task, "arguments", failed, _try_piece)
+            raise Unsendable(i, unsendable(task, *where)) from None
         except InputMutated as error:
             raise Unsendable(i, dressed(error, task, None)) from None
         return (
@@ -266,13 +266,13 @@ class Packer:
         return at
 
     def _input(self, j: int) -> tuple[int, int]:
-        found = self._numbers.get(j)
-        if found is None:
-            found = self._numbers[j] = (0, len(self._externals))
+        at = self._numbers.get(j)
+        if at is None:
+            at = self._numbers[j] = (0, len(self._externals))
             external = self._external(j)
             hides = self._queue.plan.tasks[j]._options.hide is True
             self._externals.append(("hidden", *external) if hides else external)
-        return found
+        return at
 
     def _external(self, j: int) -> tuple[Any, ...]:
         queue = self._queue
@@ -307,17 +307,17 @@ def unsendable_tasks(queue: GroupQueue) -> Iterator[tuple[int, BaseException]]:
     refusals: dict[Any, str] = {}
     for i in sorted(queue.todo):
         task = plan.tasks[i]
-        found = known.get(id(task._func))
-        if found is None:
+        function = known.get(id(task._func))
+        if function is None:
             try:
-                found = engine.packed_functions.of(task._func)
+                function = engine.packed_functions.of(task._func)
             except Unpicklable as failed:
-                found = failed
-            known[id(task._func)] = found
-        if isinstance(found, Unpicklable):
-            yield i, unsendable(task, "function", found)
+                function = failed
+            known[id(task._func)] = function
+        if isinstance(function, Unpicklable):
+            yield i, unsendable(task, "function", function)
             continue
-        queue.functions[i] = found
+        queue.functions[i] = function
         options, once = task._options, not queue.crash_retries_of(i)
         if options.resources or options.workers is not None or once:
             needs = scheduling_options(options), once

@@ -13,7 +13,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from lazyflow import config
 from lazyflow.errors import Cancelled
 from lazyflow.graph.plan import Plan
 from lazyflow.graph.task import place_text
@@ -25,8 +24,8 @@ from lazyflow.schedulers.cluster.work import GroupReport, tell_observers
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.records import rebuilt
 from lazyflow.schedulers.core.future import TaskFuture, when_all_done
+from lazyflow.schedulers.core.run import OffloadedRun
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.run import OffloadedRun
 
 # -- what a run on a cluster waits for, in words ------------------------------------------
 
@@ -36,19 +35,19 @@ MOST_NAMES = 5  # of tasks, in a message
 
 def pending_tasks(run: Any) -> list[str]:
     """Describe the tasks of an `EngineRun` that run now, if workers answer, and the next ones."""
-    found = [(i, f"worker {where}") for where, i in run.engine.running(run)]
-    named = {i for i, _ in found}
+    running = [(i, f"worker {where}") for where, i in run.engine.running(run)]
+    named = {i for i, _ in running}
     waiting = [
         group.members[0] for group in tuple(run.under_way.values())
         if named.isdisjoint(group.members)
         and all(other.done for other in run.queue.needed(group))
     ]
-    if not found and not waiting:
+    if not running and not waiting:
         waiting = run.plan.ready[-1:]
-    found += [(i, "handed to the cluster") for i in waiting[:MOST_NAMES]]
+    running += [(i, "handed to the cluster") for i in waiting[:MOST_NAMES]]
     return [
         f"{run.task_name(i)}, made at {place_text(run.plan.tasks[i])} ({where})"
-        for i, where in found
+        for i, where in running
     ]
 
 
@@ -92,7 +91,7 @@ class Suspects:
         self.tasks.update(group.members)
 
     def pop(self) -> TaskGroup | None:
-        """Return the first one as a group of its own, or None if nobody needs it any more."""
+        """Return the first one as a group of its own, or None if it is not needed any more."""
         first = min(self.tasks)
         self.tasks.remove(first)
         if first not in self._queue.todo:
@@ -139,10 +138,10 @@ class EngineRun(OffloadedRun):
         super().__init__(plan, request, scheduler)
         self.engine = engine
         self.name = f"{next(_names)}"
-        limit = request.num_workers or config.get("num_workers")
+        limit = request.num_workers
         self.inputs = RunValues(engine, engine.annotated_retries())
         self.queue = GroupQueue(
-            plan, engine, self.failed, limit, self.inputs.leaves, config.get("crash_retries"))
+            plan, engine, self.failed, limit, self.inputs.leaves, request.crash_retries)
         self.under_way: dict[int, TaskGroup] = {}
         self.suspects = Suspects(self.queue)
         self.errors: dict[int, BaseException] = {}
@@ -164,7 +163,7 @@ class EngineRun(OffloadedRun):
         """Never called: workers run what their tasks turn into."""
         raise AssertionError("runs that tasks turn into are the workers' own")
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Never called, as `deliver`."""
         raise AssertionError("runs that tasks turn into are the workers' own")
 
@@ -238,8 +237,8 @@ class EngineRun(OffloadedRun):
     def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
         return [self.engine.post_end], (_drop_unneeded, (weakref.ref(self),))
 
-    def forget(self, i: int) -> None:
-        super().forget(i)
+    def cancel_task(self, i: int) -> None:
+        super().cancel_task(i)
         if self.begun:
             self.engine.post(self.culled)
 
@@ -322,7 +321,7 @@ class EngineRun(OffloadedRun):
             names = [self.task_name(i) for i in group.members[:MOST_NAMES]]
             self.cancel(lost_for_good(names, group.tries, error))
             return
-        group.forget_puts()
+        group.drop_puts()
         for j, task in self.inputs.lost(self.plan, group.members):
             if j not in self.failed:  # a result of an earlier run
                 self.note_failure(j, gone(task, error))
@@ -343,7 +342,7 @@ class EngineRun(OffloadedRun):
         """Queue a group whose results are lost, unless its task must not run twice."""
         (*_, i) = group.members
         if self.queue.crash_retries_of(i):
-            group.forget_puts()
+            group.drop_puts()
             self.queue.take_back(group)
         else:
             self.note_failure(i, gone(self.plan.tasks[i], error))

@@ -22,7 +22,8 @@ from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.cluster.work import Inside
 from lazyflow.schedulers.core.base import EndsTasks, KeepsActors, MakesRuns, Puts, Request
 from lazyflow.schedulers.core.future import TaskFuture, wait_watching
-from lazyflow.schedulers.core.lifecycle import Lifecycle, scheduler_here
+from lazyflow.schedulers.core.run import BaseRun
+from lazyflow.schedulers.core.task_resources import scheduler_here
 from lazyflow.schedulers.remote.environment import versions
 
 _GRACE = 2.0  # seconds that the end of actors may take
@@ -42,7 +43,7 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
     def engine(self) -> Engine:
         """Return the engine, connecting if need be."""
 
-    def make_run(self, plan: Plan, request: Request) -> Lifecycle:
+    def make_run(self, plan: Plan, request: Request) -> BaseRun:
         """Return the run of a plan; inside a task, one in this thread."""
         here = self._here()
         if here is not None:

@@ -1,4 +1,4 @@
-"""A group of tasks inside the worker of an engine: by lazyflow's own run and the loop of sync.
+"""A group of tasks inside the worker of an engine, run by the loop of the sync scheduler.
 
 What tasks raise is kept as records. What the group returns is a `GroupOutcome`, which stays with
 the engine, and a report for the caller: failures, times, and the small results that it wants.
@@ -28,7 +28,7 @@ from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import listen
+from lazyflow.schedulers.core.observing import listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.calls import bare_task, unreadable
@@ -227,18 +227,18 @@ class _FunctionOpener:
         if self._shared is not None:
             return self._shared
         try:
-            found, is_code = load_function(self._payload)
+            function, is_code = load_function(self._payload)
         except RuntimeError as error:  # this process has another version of its module
             return _Unreadable(error)
         except Exception as error:
             return _Unreadable(unreadable("the function", error))
         if is_code:
-            self._shared = found
+            self._shared = function
             with _lock:
-                _functions[self._digest] = found
+                _functions[self._digest] = function
                 while len(_functions) > _FUNCTIONS:
                     _functions.popitem(last=False)
-        return found
+        return function
 
 
 class _Unreadable:
@@ -408,12 +408,12 @@ class Work:
         for at in self._asked:
             i = self._members[at][0]
             if i in values and i not in sizes:
-                found = packed(values[i])
-                if not found.buffers and len(found.stream) <= _SHORT:
-                    short[i] = found.leaving()
+                packed_value = packed(values[i])
+                if not packed_value.buffers and len(packed_value.stream) <= _SHORT:
+                    short[i] = packed_value.leaving()
                 else:
-                    sizes[i] = found.size()
-        run.forget_values()
+                    sizes[i] = packed_value.size()
+        run.drop_values()
         assert self.log is not None
         self.log.run = None
         self.log.close()
@@ -485,14 +485,14 @@ class _GroupThread:
     def _serve(self) -> None:
         while True:
             work, context, done = self.calls.get()
-            found = context.run(work)
+            outcome = context.run(work)
             is_replaced = work.is_given_up
             if not is_replaced:
                 _free.append(self)
-            done(found)
+            done(outcome)
             if is_replaced:
                 return
-            del work, context, done, found  # hold no values while asleep
+            del work, context, done, outcome  # hold no values while asleep
 
 
 at_fork(after_in_child=_free.clear)

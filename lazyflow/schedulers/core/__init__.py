@@ -1,12 +1,12 @@
-"""Code shared by all schedulers: the protocol, runs, slots and futures.
+"""Code shared by all schedulers: the protocol, runs and futures.
 
 The modules, in reading order:
 
     base.py            the protocol of schedulers, observers and requests, and its check
-    lifecycle.py       a run of any kind: how it begins, ends, fails and is cancelled, and
-                       what tells its observers
-    run.py             a run whose tasks are called in this process, with copies, retries, checks
-                       and slots
+    run.py             a run: how it begins, ends, fails and is cancelled; and one whose tasks
+                       are called by threads of this process
+    slow_calls.py      its calls with copies, retries and checks
+    observing.py       what tells its observers
     priorities.py      the order of tasks and runs with priorities
     snapshots.py       arrays that were edited between their use and the run
     sampling.py        where its tasks spend their time

@@ -39,7 +39,7 @@ task returns a lazy value, the run of that value shares ``run.attached`` and ``r
 
 A scheduler that runs tasks elsewhere uses the single steps instead: ``run.take_ready()`` for the
 number of a task, ``run.prepared(i)`` for the values of its inputs, then ``run.deliver(i, value)``
-or ``run.refuse(i, dressed(error, task, values))``; see executor.py. If threads are limited,
+or ``run.deliver_error(i, dressed(error, task, values))``; see executor.py. If threads are limited,
 a task that waits for another run must not keep its thread: override `Worker.asleep`.
 `lazyflow.testing.contract` is the suite that every scheduler must pass.
 """
@@ -49,7 +49,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.plan import Plan
@@ -94,7 +94,7 @@ class AnyRun(Protocol):
     def deliver(self, i: int, value: Any) -> None:
         """Take the result of task `i`, from any thread."""
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Take the (dressed) failure of task `i`, from any thread."""
 
     def task_name(self, i: int) -> str:
@@ -260,7 +260,7 @@ class MakesRuns(Protocol):
     """A scheduler with its own class of runs, for example if tasks run in other processes."""
 
     def make_run(self, plan: Plan, request: Request) -> Any:
-        """Return a new run, a `Lifecycle` (lifecycle.py); `start` follows."""
+        """Return a new run, a `BaseRun` (run.py); `start` follows."""
 
 
 class Puts(Protocol):
@@ -313,11 +313,13 @@ class ShutsDown(Protocol):
         """
 
 
-class Request:
-    """The caller's options for a run, beside the plan.
+class Request(NamedTuple):
+    """The caller's options for a run, beside the plan; `config` was looked at for those not given.
 
     num_workers
-        Cap on tasks running at once.
+        Cap on tasks running at once; None: the scheduler has its own.
+    crash_retries
+        How often a task without an option of its own runs again after a death of its worker.
     collect
         Users of failed tasks get the exception as value, and the run continues.
     background
@@ -326,23 +328,13 @@ class Request:
         Its tasks take microseconds, less than passing them to another thread, and never wait.
     """
 
-    __slots__ = ("background", "check_mutation", "collect", "light", "num_workers", "observers")
-
-    def __init__(
-        self,
-        num_workers: int | None = None,
-        collect: bool = False,
-        background: bool = False,
-        check_mutation: bool = False,
-        observers: tuple[Any, ...] = (),
-        light: bool = False,
-    ) -> None:
-        self.num_workers = num_workers
-        self.collect = collect
-        self.background = background
-        self.check_mutation = check_mutation
-        self.observers = observers
-        self.light = light
+    num_workers: int | None = None
+    collect: bool = False
+    background: bool = False
+    check_mutation: bool = False
+    observers: tuple[Any, ...] = ()
+    light: bool = False
+    crash_retries: int = 2
 
 
 #: The schedulers that this process has made, by name; in a worker it is itself "processes".
@@ -402,8 +394,8 @@ def checked(scheduler: Any) -> Scheduler:
             if any(hasattr(scheduler, name) for name in members):
                 _check(scheduler, protocol, members)
         _checked[kind] = True
-    found: Scheduler = scheduler
-    return found
+    passed: Scheduler = scheduler
+    return passed
 
 
 def _check(scheduler: Any, protocol: Any, members: tuple[str, ...]) -> None:

@@ -1,9 +1,9 @@
 """Coroutines of tasks: a call runs to its end on the event loop of its thread.
 
-So is what any other callable returns, if that is a coroutine.
+The same holds for a coroutine that any other callable returns.
 
-When its run is given up before, the coroutine is cancelled, so that its `finally` blocks run; but
-Ray ends the worker process of tasks that are given up.
+When its run is given up, the coroutine is cancelled, so that its `finally` blocks run. Ray ends the
+worker process instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A handle on a value that exists or will exist: `persist` puts it in the place of a history.
+"""A handle on a value that exists or will exist: `persist` puts it in the place of a graph.
 
 No lock is held while a value is set: the setter and a thread that adds a callback both take
 callbacks from one list, and `list.pop` gives each to just one of them.
@@ -82,7 +82,7 @@ class TaskFuture:
         if run is not None:
             if force and can_end:
                 scheduler.end_task(*run)
-            run[0].forget(run[1])
+            run[0].cancel_task(run[1])
         return True
 
     def set_value(self, value: Any) -> None:
@@ -117,7 +117,7 @@ class TaskFuture:
         """Forget a failure: another run will set the outcome."""
         self._error = self._trace = None
         if self._unseen is not None:
-            self._unseen[0].forget()
+            self._unseen[0].cancel()
             self._unseen = None
         self._callbacks = []
         self.state = PENDING
@@ -150,7 +150,7 @@ class TaskFuture:
         if self._error is not None:
             if self._unseen is not None:
                 call, told = self._unseen
-                call.forget()
+                call.cancel()
                 told.is_told = True
             return None, BaseException.with_traceback(self._error, self._trace)
         return self._value, None

@@ -1,6 +1,8 @@
 """The order of work where some tasks have a priority: tasks within a run, and runs in a pool.
 
-A rank is a negated priority, so that the most urgent task has the lowest one.
+A rank is a negated priority, so that the most urgent task has the lowest one. Runs with priorities
+above 0 go before runs without priorities, and those below 0 after them. At 0 the two kinds take
+turns: `FairQueue.goes_first` decides that for threads and for processes.
 """
 
 from __future__ import annotations
@@ -107,6 +109,7 @@ class FairQueue(Generic[T]):
         self.entries: list[tuple[int, int, T]] = []
         self._ranks: dict[T, int] = {}
         self._turns = count()
+        self._is_its_turn = False
 
     def put(self, run: T) -> None:
         """Add a run, or note that a more urgent task of it is ready."""
@@ -137,18 +140,26 @@ class FairQueue(Generic[T]):
                 return now
         return None
 
+    def goes_first(self) -> bool:
+        """Tell whether its first run goes before runs without priorities; at rank 0, in turns."""
+        rank = self.first_rank()
+        if rank == 0:
+            self._is_its_turn = not self._is_its_turn
+            return self._is_its_turn
+        return rank is not None and rank < 0
+
     def take(self, may: Callable[[T], bool]) -> T | None:
         """Return the first run for which `may` is true, and move it behind its equals."""
         passed = []
-        found = None
-        while found is None and self.first_rank() is not None:
+        chosen = None
+        while chosen is None and self.first_rank() is not None:
             rank, turn, run = heappop(self.entries)
             if may(run):
-                found, turn = run, next(self._turns)
+                chosen, turn = run, next(self._turns)
             passed.append((rank, turn, run))
         for entry in passed:
             heappush(self.entries, entry)
-        return found
+        return chosen
 
     def __iter__(self) -> Iterator[T]:
         return iter(tuple(self._ranks))

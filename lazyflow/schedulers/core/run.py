@@ -1,319 +1,393 @@
-"""One execution of one plan by threads of this process.
+"""One execution of one plan, which begins once and ends once.
 
-Any number of threads may be inside `Run.work` at once, and no lock guards the state:
+`BaseRun` is what all runs have in common. A run ends when its last result is there, when a task
+fails, when it is cancelled, or when all of its futures were dropped. The thread that pops
+`_closing` ends it. `Run` has its tasks called by threads of this process; the runs of worker
+processes and of engines are kinds of `OffloadedRun`.
 
-    arrivals[i]   an iterator over one item less than task i has inputs. Each input that arrives
-                  takes an item; the thread that finds none has the last input, and runs the task.
-    releases[i]   the same over the uses of result i: the thread that finds none drops the value.
-    ready         a list used as a stack; ``pop`` gives a task to just one thread.
-
-``next`` on a tuple's iterator is a single step under the GIL, like ``list.pop``; it
-was measured at 80 ns for a task with two inputs, a list of tokens popped until IndexError at
-370. On builds without that lock it is not safe, and lazyflow does not claim those.
-
-A thread that finishes a task goes on with one that it made ready, so chains and subtrees stay
-in one thread and values die young. Whatever is rare (retries, failed inputs, values
-that have to be copied, dropped futures) sits behind one test per task: is `attention` empty?
+Where to look: a value is dropped after its last use in `Run._loop`, and where a future was
+dropped, `BaseRun.cull` finds the tasks that need not run. `BaseRun._fail` ends a run early.
 """
 
 from __future__ import annotations
 
+import contextvars
 import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from time import monotonic
 from types import CoroutineType
 from typing import Any
 
-from lazyflow.errors import Cancelled, InputMutated
-from lazyflow.graph.arguments import Binder
+from lazyflow.errors import Cancelled
+from lazyflow.finalizers import Gone, gone
 from lazyflow.graph.guards import is_open
-from lazyflow.graph.items import check_length, itemized
+from lazyflow.graph.items import itemized
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
-from lazyflow.graph.plan import Plan
-from lazyflow.graph.task import HELD, Task, place_text, task_name
-from lazyflow.interrupts import is_users_interrupt
+from lazyflow.graph.plan import Plan, plan_of_lazy
+from lazyflow.graph.task import HELD, place_text, task_name
+from lazyflow.interrupts import Event, is_users_interrupt
 from lazyflow.schedulers.core.base import MakesRuns, Observer, Request, Worker, provides
-from lazyflow.schedulers.core.coroutines import finished
-from lazyflow.schedulers.core.errors.failures import forget_context
-from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import LATER, Lifecycle
+from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of, finished
+from lazyflow.schedulers.core.errors.failures import dressed, forget_context, keep_call
+from lazyflow.schedulers.core.future import PENDING, TaskFuture
+from lazyflow.schedulers.core.observing import RunObservers
 from lazyflow.schedulers.core.priorities import PriorityQueue
-from lazyflow.schedulers.core.snapshots import verify
-from lazyflow.schedulers.core.task_resources import here, task_over
-from lazyflow.store.protected import editable, protected
-from lazyflow.store.values import IteratorItems, consumer_copy, locked, references
+from lazyflow.schedulers.core.slow_calls import TaskCall, called, taken
+from lazyflow.schedulers.core.snapshots import Watches, verify
+from lazyflow.schedulers.core.task_resources import asleep, here, scheduler_here, task_over
+from lazyflow.store.protected import protected
+from lazyflow.store.values import IteratorItems, locked, references
 
-# -- calls with copies, retries and checks ------------------------------------------------
-#
-# Calls with everything that the quick loops must not pay for: copies, retries, checks.
-#
-# `Run` takes this path while its list `attention` is not empty, for example when a value has to be
-# copied for each consumer or an input failed; workers of other processes take it for tasks with
-# unusual options (`remote.calls.RecordCall`).
+# -- a run of any kind --------------------------------------------------------------------
 
-#: Options that few tasks have: retries, mutates, nout, and whether mutation is checked.
-Special = tuple[int, bool, int | None, bool]
+_cull_lock = threading.Lock()
 
 
-class SlowCall(ABC):
-    """One call of a task's function, with all its options.
+def doing(worker: Worker) -> str:
+    """Describe what a worker is doing."""
+    run, i = worker.now()
+    if run is None or not 0 <= i < len(run.plan):
+        return f"nothing ({worker.kind} {worker.name})"
+    task = run.plan.tasks[i]
+    return f"{task_name(task)}, made at {place_text(task)} ({worker.kind} {worker.name})"
 
-    Attributes
+
+class _DeliveredLater:
+    """Stands for a result that another run will deliver."""
+
+    _lazyflow_kind = LAZY
+
+
+LATER = _DeliveredLater()
+
+
+class BaseRun(ABC):
+    """One execution of one plan, from its beginning to its end.
+
+    Parameters
     ----------
-    run
-        The run to which a failed try returns its resources; None outside of `Run`.
-    raw
-        The stored values of the inputs.
-    copied
-        For each input, whether the task gets a copy of its own; if empty, it gets no copies.
-    special
-        The options that few tasks have; None for most tasks.
-    given
-        The inputs that the function got at the last try, for the note of a failure.
+    plan
+        What to run; shared, never changed.
+    request
+        What the caller asked for.
+    scheduler
+        The scheduler that runs it.
+    parent
+        The run and task to which the only result goes: that task returned a lazy value.
     """
 
-    run: Any = None
-    raw: list[Any]
-    copied: Sequence[bool]
-    special: Special | None
-    given: list[Any]
-
-    @abstractmethod
-    def call_once(self) -> Any:
-        """Call the function with the values `given` as its inputs."""
-
-    @abstractmethod
-    def literals(self) -> list[Any]:
-        """Return the arguments that are no inputs, for the check of mutation."""
-
-    @abstractmethod
-    def name(self) -> str:
-        """Return the name of the task in messages."""
-
-    @abstractmethod
-    def place(self) -> str:
-        """Return where the task was made, in words."""
-
-    def __call__(self, last: Sequence[bool]) -> Any:
-        """Return the result, after as many tries as the task may have.
-
-        ``last[k]`` tells that no other task will need input k.
-        """
-        if self.special is None:
-            self.given = self._private()
-            return self.call_once()
-        left, mutates, nout, check = self.special
-        while True:
-            try:
-                self.given = self._editable(None if left else last) if mutates else (
-                    self._private())
-                before = self._contents() if check and not mutates else None
-                value = finished(self.call_once())
-                if before is not None:
-                    self._compare(before)
-                if nout is not None and (value.__class__ is not tuple or len(value) != nout):
-                    value = itemized(value, nout)
-                    check_length(value, nout, self.name())
-                return value
-            except Exception:
-                if not left:
-                    raise
-                if here.uses:
-                    task_over(self.run)
-            left -= 1
-
-    def values(self) -> list[Any]:
-        """Return the values of the inputs for a call elsewhere, which may be made again."""
-        if self.special is not None and self.special[1]:
-            return self._editable(None)
-        return self._private()
-
-    def _private(self) -> list[Any]:
-        """Return the values, with copies of those that others share and the task may edit."""
-        if True not in self.copied:
-            return self.raw
-        return [consumer_copy(v) if c else v for v, c in zip(self.raw, self.copied, strict=True)]
-
-    def _editable(self, last: Sequence[bool] | None) -> list[Any]:
-        """Return values that the task may edit: all copied if `last` is None, for more tries."""
-        if last is None:
-            return [editable([value], False) for value in self.raw]
-        given = []
-        for at, is_last in enumerate(last):
-            box, self.raw[at] = [self.raw[at]], None
-            given.append(editable(box, is_last))
-        return given
-
-    def _compare(self, before: list[tuple[str, str]]) -> None:
-        for (where, token), (_, now) in zip(before, self._contents(), strict=True):
-            if token != now:
-                raise InputMutated(
-                    f"{self.name()} changed its {where} in place. Other tasks share that value: "
-                    f"copy it first, or say delayed({self.name()}, mutates=True) to get a private "
-                    f"one. Made at {self.place()}"
-                )
-
-    def _contents(self) -> list[tuple[str, str]]:
-        named = [(f"input {at}", v) for at, v in enumerate(self.raw)]
-        named += [(f"literal argument {at}", v) for at, v in enumerate(self.literals())]
-        return list(_contents(named))
-
-
-def _contents(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield each name with its value's content hash, which is empty if the value has none."""
-    from lazyflow.graph.tokens.tokenize import tokenize
-
-    for name, value in named:
-        try:
-            yield name, tokenize(value, strict=True)
-        except TypeError:
-            yield name, ""
-
-
-def literals_of(binder: Binder) -> list[Any]:
-    """Return the items of a binder's templates."""
-    return [*binder.template, *(template for _, template, _, _ in binder.makers)]
-
-
-def _called(task: Task, given: list[Any]) -> Any:
-    if task._bind is None:
-        return task._func(*(given if task._inputs else task._args))
-    args, kwargs = task._bind.fill(given)
-    try:
-        return task._func(*args, **kwargs)
-    finally:
-        del args, kwargs  # an error may keep the frame alive, see `Run._loop`
-
-
-class TaskCall(SlowCall):
-    """The slow call of a task in this process.
-
-    last
-        For each input, whether no other task will ask for it.
-    """
+    #: The engine that runs it elsewhere and may find it can't go on: see `future.wait_watching`.
+    engine: Any = None
 
     def __init__(
-        self, run: Lifecycle, task: Task, raw: list[Any], copied: Sequence[bool], last: list[bool]
+        self,
+        plan: Plan,
+        request: Request,
+        scheduler: Any,
+        parent: tuple[Any, int] | None = None,
     ) -> None:
-        self.run = run
-        self.task = task
-        self.raw = self.given = raw
-        self.copied = copied
-        self.last = last
-        options, check = task._options, run.request.check_mutation
-        self.special = None
-        if options.retries or options.mutates or options.nout is not None or check:
-            self.special = options.retries, options.mutates, options.nout, check
+        self.plan = plan
+        self.request = request
+        self.scheduler = scheduler
+        self.parent = parent
+        #: Whatever the scheduler keeps with a run; a run made by a task shares its parent's.
+        self.attached: Any = parent[0].attached if parent is not None else None
+        self.deadline: float | None = parent[0].deadline if parent is not None else None
+        self.values: list[Any] = [None] * plan.end
+        self.stop: list[None] = []  # not empty: start nothing more
+        self.leaf_values: dict[int, Any] = {}  # other values for leaves, in a rerun of a trace
+        self.attention: Any = []  # not empty: look before each task, by the slow path
+        self.watches: Watches = {}  # of tasks that read large arrays, by their numbers
+        self.failed: dict[int, BaseException] = {}
+        self.futures: dict[int, Gone] | None = None  # of wanted tasks, by their numbers
+        self.dropped: deque[Gone] = deque()  # of `futures`, those that died
+        self._watched: list[Gone] = []
+        self.unneeded: set[int] = set()
+        self.uses_left: list[int] | None = None  # made when the first future is dropped
+        self.children: set[Any] = set()
+        self.begun = False
+        self.inside: set[Worker] = set()  # the workers that work on it now
+        self.error: BaseException | None = None
+        self.context = contextvars.copy_context()
+        self.context.run(scheduler_here.set, scheduler)
+        self.observers = RunObservers(request.observers)
+        self._closing = [None]  # the thread that pops it ends the run
+        self._ended = Event()
 
-    def call_once(self) -> Any:
-        return _called(self.task, self.given)
+    # -- for subclasses ---------------------------------------------------------------------
 
-    def literals(self) -> list[Any]:
-        binder = self.task._bind
-        return list(self.task._args) if binder is None else literals_of(binder)
+    def begin(self) -> None:
+        """Put the run in motion; return soon."""
+        self.begun = True
+        if self.observers.members:
+            self.observers.tell(Observer.run_started, self)
+        if self.plan.outputs:
+            self._begin_tasks()
+        else:
+            self._complete()
 
-    def name(self) -> str:
-        return task_name(self.task)
+    @abstractmethod
+    def _begin_tasks(self) -> None:
+        """Have the tasks run."""
 
-    def place(self) -> str:
-        return place_text(self.task)
+    @abstractmethod
+    def deliver(self, i: int, value: Any) -> None:
+        """Accept the result of task `i`; called by any thread."""
 
+    @abstractmethod
+    def deliver_error(self, i: int, error: BaseException) -> None:
+        """Accept the (dressed) failure of task `i`; called by any thread."""
 
-def taken(
-    values: list[Any], releases: list[Iterator[None] | None], numbers: Sequence[int]
-) -> tuple[list[Any], list[bool]]:
-    """Take the stored values of some inputs, and tell of each whether no other task needs it."""
-    raw: list[Any] = []
-    last: list[bool] = []
-    for j in numbers:
-        raw.append(values[j])  # before the token is taken: the last token's taker drops it
-        left = releases[j]
-        is_last = left is None or next(left, True) is True
-        last.append(is_last)
-        if is_last:
-            values[j] = None
-    return raw, last
+    def _clear_queue(self) -> None:
+        """Forget the ready tasks: none will be started any more."""
+        return
 
+    # -- the end ----------------------------------------------------------------------------
 
-def is_moot(run: Lifecycle, i: int, numbers: Sequence[int]) -> bool:
-    """Tell whether a task need not run: it is unneeded, or has failed since an input failed."""
-    if not run.failed and not run.unneeded:
-        return False
-    failed = next((j for j in numbers if j in run.failed), None)
-    if failed is not None:
-        run.failed[i] = run.failed[failed]
-    return failed is not None or i in run.unneeded
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended: done, failed or cancelled."""
+        return not self._closing
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until the run is over (True), or `timeout` seconds have passed (False)."""
+        if here.worker is None or self._ended.wait(0):
+            return self._ended.wait(timeout)
+        with asleep():
+            return self._ended.wait(timeout)
 
-def made_by(run: Lifecycle, i: int, call: TaskCall) -> Any:
-    """Make the call of task `i`, with its observers; return its value, or None if it failed."""
-    observers = run.observers
-    if observers.on_start:
-        observers.tell(Observer.task_started, run, i)
-    try:
-        value = call(call.last)
-        verify(run.watches, i, call.task)
-    except BaseException as error:
-        return _failed(run, i, call, error)
-    if observers.on_end:
-        observers.tell(Observer.task_ended, run, i)
-    return value
+    def cancel(self, error: BaseException | None = None) -> None:
+        """Start nothing more and end with `error` (a Cancelled unless given)."""
+        self._fail(error if error is not None else Cancelled("the run was cancelled"))
 
+    def watch(self, watches: Watches) -> None:
+        """Have the tasks of some numbers look whether what they read was changed meanwhile."""
+        self.watches = watches
+        if watches:
+            self.attention.append(None)
 
-def _stop_if_interrupted(run: Lifecycle, error: BaseException) -> None:
-    """Cancel the run and raise the error, if it is the user's Ctrl-C and not the task's."""
-    if is_users_interrupt(error):
-        run.cancel(Cancelled("interrupted"))
-        raise error
+    def task_name(self, i: int) -> str:
+        """Return the name of task `i` in messages."""
+        return task_name(self.plan.tasks[i])
 
+    def running(self) -> list[str]:
+        """Name the tasks that are running now: of this run, and of those its tasks started."""
+        runs = [self]
+        names: list[str] = []
+        while runs:
+            run = runs.pop()
+            runs.extend(run.children)
+            names.extend(doing(worker) for worker in tuple(run.inside) if worker.now()[0] is run)
+        return names
 
-def _failed(run: Lifecycle, i: int, call: TaskCall, error: BaseException) -> None:
-    _stop_if_interrupted(run, error)
-    given = call.given
-    call.raw = call.given = []  # the error keeps frames alive that hold the call
-    run.fail_task(i, error, given)
-
-
-def awaited(run: Lifecycle, i: int, given: list[Any], coroutine: Any) -> Any:
-    """Return the value of a coroutine that task `i` returned, None if the task failed.
-
-    It is LATER when the run has ended meanwhile.
-    """
-    try:
-        return finished(coroutine)
-    except BaseException as error:
-        value = retried(run, i, given, error)
-        return LATER if run.stop else value
-
-
-def retried(run: Lifecycle, i: int, given: list[Any], error: BaseException) -> Any:
-    """Try a task again that raised in the quick loop; return its value, or None if it failed."""
-    _stop_if_interrupted(run, error)
-    if run.over:  # no one needs the result, and the inputs may be gone
-        run.stop.append(None)
-        return None
-    task = run.plan.tasks[i]
-    left, first = task._options.retries, error
-    while left and isinstance(error, Exception):
-        left -= 1
-        if here.uses:
-            task_over(run)
+    def _complete(self) -> None:
         try:
-            value = finished(_called(task, given))
-            run.observers.tell(Observer.task_ended, run, i)
-            return value
-        except BaseException as again:
-            _stop_if_interrupted(run, again)
-            forget_context(again, first)  # it would keep these frames alive, and so the values
-            error = again
-    run.fail_task(i, error, given)
-    return None
+            self._closing.pop()
+        except IndexError:
+            return
+        if self.observers.members:
+            self.observers.tell(Observer.run_ended, self)
+        parent = self.parent
+        if parent is not None:
+            parent[0].children.discard(self)
+            i = self.plan.outputs[0]
+            if i in self.failed:
+                parent[0].deliver_error(parent[1], self.failed[i])
+            else:
+                parent[0].deliver(parent[1], self.values[i])
+        if parent is not None or self.futures is not None:  # else the caller takes the values
+            self.drop_values()
+        self._ended.set()
+
+    def fetch(self) -> tuple[list[Any], dict[int, BaseException]]:
+        """Take the outputs out of the run, and its failures by number, in the caller's thread.
+
+        What is in other processes is brought here; raise if that is impossible.
+        """
+        outputs = [self.values[i] for i in self.plan.outputs], self.failed
+        self.drop_values()
+        return outputs
+
+    def drop_values(self) -> None:
+        """Drop the values and errors: the traceback of a failed task leads to its run."""
+        self.error = None
+        self.values, self.failed = [], {}
+
+    def _fail(self, error: BaseException, replace_threads: bool = True) -> None:
+        """End with an error, and so the runs under this one and the one it made a result for.
+
+        Without recursion: tasks that return lazy values make a chain of runs of any length.
+        """
+        todo = [(self, error)]
+        broken = None
+        while todo:
+            run, error = todo.pop()
+            try:
+                run._closing.pop()
+            except IndexError:
+                continue
+            try:
+                run._quit(error, todo, replace_threads)
+            except BaseException as bug:  # such as RecursionError: the others must still end
+                broken = bug
+            finally:
+                run._ended.set()
+        if broken is not None:
+            try:
+                raise broken
+            finally:
+                del broken  # a frame that holds its own exception is a cycle
+
+    def _quit(
+        self, error: BaseException, todo: list[tuple[Any, BaseException]], replace_threads: bool
+    ) -> None:
+        self.stop.append(None)
+        self._clear_queue()
+        parent = self.parent
+        if parent is None:
+            self.error = error
+        else:
+            parent[0].children.discard(self)
+            if not parent[0].request.collect:
+                todo.append((parent[0], error))
+        # Not `error` itself: a task of the child may be waiting and raise it there, while the
+        # caller raises it here, and both would write to its traceback.
+        todo.extend((child, Cancelled("the task that asked for it was given up"))
+                    for child in tuple(self.children))
+        if self.begun:
+            self.observers.tell(Observer.run_ended, self)
+            if replace_threads:
+                self.scheduler.abandon(self)
+                cancel_all(cancels_of(self))
+        for reference in tuple((self.futures or {}).values()):
+            future = reference()
+            if future is not None:
+                future.set_error(error)
+        if parent is not None and parent[0].request.collect:
+            parent[0].deliver_error(parent[1], error)
+
+    def cancel_task(self, i: int) -> None:
+        """Note that wanted task `i` was cancelled; tasks that only it needed are not started."""
+        reference = (self.futures or {}).get(i)
+        if reference is not None:
+            self.dropped.append(reference)
+        self.attention.append(None)  # so that the loop looks
+        self.cull(replace_threads=True)
+
+    def cull(self, replace_threads: bool = False) -> None:
+        """Mark the tasks that only dropped futures needed, so that they are not started.
+
+        The uses of each task are counted down as in reference counting; a task without any is
+        unneeded, and so it uses its inputs no more. When nothing is needed the run ends: tasks
+        that run just finish, and `replace_threads` tells whether others get their threads at once.
+        """
+        with _cull_lock:
+            if self.futures is None:
+                return
+            if self.uses_left is None:
+                self.uses_left = [len(self.plan.uses(i)) for i in range(self.plan.end)]
+            self._count_down(self.futures, self.uses_left)
+            is_over = not self.futures
+        if is_over:
+            error = Cancelled("every result of the run was dropped before it was computed")
+            self._fail(error, replace_threads)
+
+    def _count_down(self, futures: dict[int, Gone], uses: list[int]) -> None:
+        todo = []
+        while self.dropped:
+            i = self.dropped.popleft().then
+            if futures.pop(i, None) is not None:
+                todo.append(i)
+        while todo:
+            i = todo.pop()
+            uses[i] -= 1
+            if uses[i] == 0:
+                self.unneeded.add(i)
+                todo.extend(self.plan.inputs[i] or ())
+
+    def hear_of_drops(self, futures: dict[int, TaskFuture]) -> None:
+        """Have the threads that run this look when one of its futures was dropped.
+
+        Python calls the newest callback first, so the number of the future is noted before any
+        thread is asked to look.
+        """
+        callbacks, then = self._on_drop()
+        watched = self._watched
+        for i, future in futures.items():
+            if future.state is PENDING:
+                watched += [gone(future, callback, then) for callback in callbacks]
+                watched.append(gone(future, self.dropped.append, i))
+
+    def _on_drop(self) -> tuple[list[Callable[[Any], Any]], Any]:
+        """Return functions written in C, to call in reverse order, and their argument."""
+        return [self.attention.append], None
+
+    def note_failure(self, i: int, error: BaseException) -> None:
+        """End the run with the error, or leave it to the users of the result."""
+        self._keep_call(i, error, None)
+        if self.request.collect:
+            self.failed[i] = error
+            self.attention.append(None)
+        elif not self.stop:  # else it ends with an error of its own, which may have led to this one
+            self.stop.append(None)
+            self._fail(error)
+
+    def _keep_call(self, i: int, error: BaseException, given: list[Any] | None) -> None:
+        tasks = self.plan.tasks
+        leaves = {tasks[j]: value for j, value in self.leaf_values.items()}
+        keep_call(error, tasks[i], given, leaves)
+
+    def _failed_late(self, i: int, error: BaseException) -> None:
+        if is_users_interrupt(error):
+            raise error
+        self.fail_task(i, error, None)
+
+    def fail_task(self, i: int, error: BaseException, given: list[Any] | None) -> None:
+        """Note that task `i` raised for good, with the values `given` as inputs (None: unknown)."""
+        error = dressed(error, self.plan.tasks[i], given)
+        self._keep_call(i, error, given)
+        self.observers.tell(Observer.task_failed, self, i, error)
+        self.note_failure(i, error)
+
+    def _compute_instead(self, i: int, lazy: Any) -> Any:
+        """Let a run of its own make the result: task `i` returned a lazy value.
+
+        Returns LATER, or None when no plan can be made of it: then the task failed. When that is
+        the last thing this run has to do, its parent becomes the new run's: a loop of tasks
+        that return tasks takes constant memory.
+        """
+        try:
+            plan = plan_of_lazy(lazy)
+        except BaseException as error:
+            return self._failed_late(i, error)
+        parent: tuple[Any, int] = (self, i)
+        only = len(self.plan.outputs) == 1 and self.plan.consumers[i] == self.plan.end
+        is_last = only and self.parent is not None
+        if is_last:
+            assert self.parent is not None
+            parent = self.parent
+        child = self.context.copy().run(type(self), plan, self.request, self.scheduler, parent)
+        if is_last:
+            try:
+                self._closing.pop()
+            except IndexError:
+                return LATER
+            parent[0].children.discard(self)
+            self.observers.tell(Observer.run_ended, self)
+            self._ended.set()
+        parent[0].children.add(child)
+        if parent[0].stop:  # it ends, with an error of its own, and did not see this child
+            parent[0].children.discard(child)
+        else:
+            child.begin()
+        return LATER
 
 
-# -- runs ---------------------------------------------------------------------------------
+# -- a run on threads of this process -----------------------------------------------------
 
 _ONE = (None,)
 
@@ -327,10 +401,27 @@ def _counters(counts: list[int]) -> list[Iterator[None] | None]:
     ]
 
 
-class Run(Lifecycle):
+class Run(BaseRun):
     """A run whose tasks are called by threads of this process.
 
-    Parameters are those of `Lifecycle`.
+    Any number of threads may be inside `work` at once, and no
+    lock guards the state:
+
+        arrivals[i]   an iterator over one item less than task i has inputs. Each input that
+                      arrives takes an item; the thread that finds none has the last input, and
+                      runs the task.
+        releases[i]   the same over the uses of result i: the thread that finds none drops the
+                      value.
+        ready         a list used as a stack; ``pop`` gives a task to just one thread.
+
+    ``next`` on a tuple's iterator is a single step under the GIL, like ``list.pop``. It was
+    measured at 80 ns for a task with two inputs; a list of tokens popped until IndexError took
+    370. Without the GIL it is not safe, and lazyflow does not support such builds.
+
+    A thread that finishes a task goes on with one that it made ready, so chains and subtrees stay
+    in one thread and values die young. What is rare (retries, failed inputs, values that have to
+    be copied, dropped futures) takes another path (slow_calls.py), behind one test per task: is
+    `attention` empty?
     """
 
     def __init__(
@@ -386,7 +477,7 @@ class Run(Lifecycle):
             self._loop(worker)
         finally:
             here.worker = before
-            if here.uses:  # of a task of which nobody heard that it ended, as the run is over
+            if here.uses:  # of a task whose end was not told, as the run is over
                 task_over(self)
             if worker.forked:  # the parent goes on with the run; its copy has nowhere to return to
                 os._exit(0)
@@ -439,10 +530,10 @@ class Run(Lifecycle):
                                 args = kwargs = None  # type: ignore[assignment]
                             else:
                                 value = task._func(*(task._args if numbers is None else given))
-                            if on_end and not stop:  # nobody hears of a run that is over
+                            if on_end and not stop:  # of a run that is over nothing more is told
                                 (observers if len(on_end) > 1 else alone).task_ended(self, i)
                     except BaseException as error:
-                        value = retried(self, i, given, error)
+                        value = self._try_again(i, given, error)
                         if stop:
                             return
                     if stored[type(value)]:
@@ -524,7 +615,7 @@ class Run(Lifecycle):
         if kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
         if value.__class__ is CoroutineType:
-            return self.keep(i, awaited(self, i, list(given), value))
+            return self.keep(i, self._awaited(i, list(given), value))
         if kind != ITERATOR and self.plan.consumers[i] != self.plan.end:  # tasks read it
             value = protected(value, sys.getrefcount(value) <= _FRESH)
         if kind == ITERATOR:
@@ -553,7 +644,22 @@ class Run(Lifecycle):
             self.stop.append(None)
             return None
         call = self._slow_call(i)
-        return None if call is None else made_by(self, i, call)
+        if call is None:
+            return None
+        observers = self.observers
+        if observers.on_start:
+            observers.tell(Observer.task_started, self, i)
+        try:
+            value = call(call.last)
+            verify(self.watches, i, call.task)
+        except BaseException as error:
+            self._stop_if_interrupted(error)
+            given = call.given
+            call.raw = call.given = []  # the error keeps frames alive that hold the call
+            return self.fail_task(i, error, given)
+        if observers.on_end:
+            observers.tell(Observer.task_ended, self, i)
+        return value
 
     def _slow_call(self, i: int) -> TaskCall | None:
         """Take the inputs of task `i` for its call; None when it need not run."""
@@ -563,11 +669,59 @@ class Run(Lifecycle):
                 return None
         numbers = self.plan.inputs[i] or ()
         raw, last = taken(self.values, self.releases, numbers)
-        if is_moot(self, i, numbers):
+        if self._is_moot(i, numbers):
             return None
         copied = self.copied
         shared = () if copied.isdisjoint(numbers) else [j in copied for j in numbers]
         return TaskCall(self, self.plan.tasks[i], raw, shared, last)
+
+    def _is_moot(self, i: int, numbers: Sequence[int]) -> bool:
+        """Tell whether task `i` need not run: it is unneeded, or fails since an input failed."""
+        if not self.failed and not self.unneeded:
+            return False
+        failed = next((j for j in numbers if j in self.failed), None)
+        if failed is not None:
+            self.failed[i] = self.failed[failed]
+        return failed is not None or i in self.unneeded
+
+    def _awaited(self, i: int, given: list[Any], coroutine: Any) -> Any:
+        """Return the value of a coroutine that task `i` returned, None if the task failed.
+
+        It is LATER when the run has ended meanwhile.
+        """
+        try:
+            return finished(coroutine)
+        except BaseException as error:
+            value = self._try_again(i, given, error)
+            return LATER if self.stop else value
+
+    def _try_again(self, i: int, given: list[Any], error: BaseException) -> Any:
+        """Call a task again that raised in the loop; return its value, or None if it failed."""
+        self._stop_if_interrupted(error)
+        if self.over:  # the result is not needed, and the inputs may be gone
+            self.stop.append(None)
+            return None
+        task = self.plan.tasks[i]
+        left, first = task._options.retries, error
+        while left and isinstance(error, Exception):
+            left -= 1
+            if here.uses:
+                task_over(self)
+            try:
+                value = finished(called(task, given))
+                self.observers.tell(Observer.task_ended, self, i)
+                return value
+            except BaseException as again:
+                self._stop_if_interrupted(again)
+                forget_context(again, first)  # it would keep these frames alive, and so the values
+                error = again
+        return self.fail_task(i, error, given)
+
+    def _stop_if_interrupted(self, error: BaseException) -> None:
+        """Cancel the run and raise the error, if it is the user's Ctrl-C and not the task's."""
+        if is_users_interrupt(error):
+            self.cancel(Cancelled("interrupted"))
+            raise error
 
     def _publish(self, i: int, value: Any) -> None:
         """Set the future of a wanted result as soon as it is there."""
@@ -607,7 +761,7 @@ class Run(Lifecycle):
         """Take the result of task `i`, from any thread."""
         self._then_offer(self._arrive, i, value)
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Take the (dressed) failure of task `i`, from any thread."""
         self.note_failure(i, error)
         if not self.stop:
@@ -668,126 +822,75 @@ class Run(Lifecycle):
                     made.append(user)
 
 
+# -- a run whose tasks other processes call -----------------------------------------------
+
+
+class OffloadedRun(BaseRun):
+    """A run of a pool of processes or of an engine: one thread of that takes all its steps.
+
+    Attributes
+    ----------
+    wanted
+        Numbers of results that the caller waits for, and that are not there yet.
+    """
+
+    #: The class of results that stay where they are until `fetch` gets them.
+    held_type: type
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.wanted: set[int] = set()
+
+    def arrived(self, i: int, value: Any) -> None:
+        """Take a result, or that it failed; nothing happens unless it is wanted.
+
+        A value that was lost may come twice.
+        """
+        if i not in self.wanted:
+            return
+        self.wanted.discard(i)
+        if self.futures is not None:
+            reference = self.futures.pop(i, None)
+            future = reference() if reference is not None else None
+            if future is not None:
+                error = self.failed.get(i)
+                if error is not None:
+                    future.set_error(error)
+                else:
+                    future.set_value(value)
+        elif self.values:
+            self.values[i] = value
+
+    def fetch(self) -> tuple[list[Any], dict[int, BaseException]]:
+        """Open the wanted values, in the caller's thread: that may run the user's code."""
+        held, held_type = {}, self.held_type
+        for i in self.plan.outputs:
+            value = self.values[i]
+            if issubclass(type(value), held_type) and i not in self.failed:
+                held[i], self.values[i] = value, None
+        self._bring(held.values())
+        for i in tuple(held):
+            try:
+                self.values[i] = held.pop(i).get()
+            except Exception as error:
+                if not self.request.collect:
+                    raise
+                self.failed[i] = error
+        return super().fetch()
+
+    def _bring(self, held: Collection[Any]) -> None:
+        """Copy held values here together, where that is quicker than one by one."""
+
+
 # -- the one way to make a run of a plan, for whoever wants it computed -------------------
 
 
-def make_run(plan: Plan, request: Request, scheduler: Any) -> Lifecycle:
+def make_run(plan: Plan, request: Request, scheduler: Any) -> BaseRun:
     """Return a run that has not begun, of the class that its scheduler can wake and wait for.
 
     All runs are made here, but those of what a task returned: they are of their parent's class.
     """
     if provides(scheduler, MakesRuns):
-        made: Lifecycle = scheduler.make_run(plan, request)
+        made: BaseRun = scheduler.make_run(plan, request)
         return made
     return Run(plan, request, scheduler)
-
-
-# -- slots --------------------------------------------------------------------------------
-#
-# The slots that cap how many tasks of a run are run at once, and the threads that take them.
-#
-# A thread may be inside several runs at once: a task computes, and the thread helps. A slot in
-# each of them is its right to be there. A thread that goes to sleep inside a task gives all of
-# them back, since what it waits for may need them. When it wakes and one is taken, it is one too
-# many in that run until the task is done: to wait for the slot could be to wait for a thread that
-# needs a lock which this task holds.
-
-
-class Slots:
-    """The slots of a run and of the runs that its tasks turned into: its cap on running tasks."""
-
-    __slots__ = ("count", "free")
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.free: list[None] = [None] * count
-
-    def take(self) -> bool:
-        """Take a slot, if one is free."""
-        try:
-            self.free.pop()
-        except IndexError:
-            return False
-        return True
-
-    def give(self) -> None:
-        """Give a slot back."""
-        self.free.append(None)
-
-
-class _Slot:
-    """The slot of a worker in a run.
-
-    is_lost
-        Another thread took it while the worker slept.
-    must_leave
-        The worker was asked to leave the run after its task.
-    """
-
-    __slots__ = ("is_lost", "must_leave", "run")
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.is_lost = False
-        self.must_leave = False
-
-
-class SlotWorker(Worker):
-    """A thread with a slot in every run that it is in; the innermost run's is last in ``slots``."""
-
-    __slots__ = ("slots",)
-
-    run: Run | None
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.slots: list[_Slot] = []
-
-    def serve(self, run: Run) -> None:
-        """Work on a run with a slot that was taken before, then give the slot back."""
-        slot = _Slot(run)
-        self.slots.append(slot)
-        self.must_leave = slot.must_leave
-        try:
-            run.context.copy().run(run.work, self)
-        except BaseException as error:  # a bug of lazyflow: the caller must not wait for ever
-            run.cancel(error)
-        self.slots.pop()
-        if slot.must_leave:
-            run.attention.pop()
-        if slot.is_lost:
-            run.attention.pop()
-        else:
-            run.attached.give()
-        self._look()
-
-    def ask_to_leave(self) -> None:
-        """Ask the thread to leave its innermost run after its task. Called by any thread."""
-        try:
-            slot = self.slots[-1]
-        except IndexError:  # it has left
-            return
-        slot.run.attention.append(None)  # first: the worker takes it out once it sees the request
-        slot.must_leave = self.must_leave = True
-
-    def _look(self) -> None:
-        """Note whether the thread has to leave the run that it is in now."""
-        self.must_leave = bool(self.slots) and (
-            self.slots[-1].is_lost or self.slots[-1].must_leave
-        )
-
-    def give_slots_back(self) -> None:
-        """Give all slots back, before the thread sleeps."""
-        for slot in self.slots:
-            if not slot.is_lost:
-                slot.run.attached.give()
-
-    def take_slots_again(self) -> None:
-        """Take the slots again after the sleep; where none is free, leave after the task."""
-        for slot in self.slots:
-            was_lost, slot.is_lost = slot.is_lost, not slot.run.attached.take()
-            if slot.is_lost and not was_lost:
-                slot.run.attention.append(None)  # so that the loop looks at `must_leave`
-            elif was_lost and not slot.is_lost:
-                slot.run.attention.pop()
-        self._look()

@@ -22,7 +22,7 @@ Line: TypeAlias = tuple[str, str, int]
 Stack: TypeAlias = tuple[Line, ...]
 
 _DEEPEST = 80  # lines of a stack; what is further in counts for the last of them
-_IDLE = 0.5  # seconds without tasks after which a sampler that nobody stops ends
+_IDLE = 0.5  # seconds without tasks after which a sampler ends by itself
 
 #: Code that calls tasks: its frames are not shown.
 _OURS = (

@@ -1,4 +1,4 @@
-"""What a run in the background reads is what its caller could change when it was started.
+"""A run in the background reads the caller's arrays as they were when it was started.
 
 `lazyflow.submit` says the rule. Containers were copied when the calls were made; here arrays and
 the like are copied up to a size, once a run. Of larger ones a sample is kept, and a task that
@@ -41,13 +41,13 @@ class Watch:
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        each = max(int(_PLACES ** (1 / max(array.ndim, 1))), 2)
-        self._steps = tuple([slice(None, None, max(n // each, 1)) for n in array.shape])
+        per_axis = max(int(_PLACES ** (1 / max(array.ndim, 1))), 2)
+        self._steps = tuple([slice(None, None, max(n // per_axis, 1)) for n in array.shape])
         self._sample = self._now()
 
     def _now(self) -> bytes:
-        found: bytes = self.array[self._steps].tobytes()
-        return found
+        sample: bytes = self.array[self._steps].tobytes()
+        return sample
 
     def has_changed(self) -> bool:
         """Tell whether the sample differs from that at first."""

@@ -16,6 +16,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from lazyflow.schedulers.core.base import AnyRun, Observer, Worker
@@ -39,6 +40,11 @@ class _CurrentThread(threading.local):
 #: actor whose thread it is, if that runs one call at a time: see actors/calls.py. ``here.slot`` is
 #: the slot of an engine's worker that the thread has, with ``lookout()``: see `wait_watching`.
 here = _CurrentThread()
+
+#: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
+scheduler_here: ContextVar[Any] = ContextVar(
+    "lazyflow_scheduler_here", default=None
+)
 
 
 @contextmanager
@@ -150,8 +156,8 @@ class Kept(ABC):
         """Close it, unless a task has it in use."""
 
     @abstractmethod
-    def forget(self) -> None:
-        """Forget it in the child of a fork, since it belongs to the parent."""
+    def leave_to_parent(self) -> None:
+        """Let go of it in the child of a fork, without closing it: it belongs to the parent."""
 
 
 #: What other processes sent, by name: it stays for later tasks until `drop` is called.
@@ -169,9 +175,9 @@ def tell_to_drop(name: str) -> None:
 
 def drop(name: str) -> None:
     """Close what another process sent and has dropped itself."""
-    found = arrived.pop(name, None)
-    if found is not None:
-        found.close()
+    dropped = arrived.pop(name, None)
+    if dropped is not None:
+        dropped.close()
 
 
 #: By id. This module is imported before schedulers are, so their threads end first at exit.
@@ -184,13 +190,13 @@ def close_kept() -> None:
         one.close()
 
 
-def _forget_uses_in_child() -> None:
+def _drop_uses_in_child() -> None:
     here.uses.clear()
     inherited = tuple(kept.values())
     kept.clear()
     for one in inherited:
-        one.forget()
+        one.leave_to_parent()
 
 
 atexit.register(close_kept)
-at_fork(after_in_child=_forget_uses_in_child)
+at_fork(after_in_child=_drop_uses_in_child)

@@ -34,22 +34,20 @@ For its users:
 The modules:
 
 `scheduler.py` starts, awaits, abandons and ends runs; `protocol.py` defines and carries the
-messages between the parent and a worker; `surroundings.py` has the settings that workers take over
-from the caller: environment variables, the recursion limit, logging and warnings. Code shared with
-other schedulers is in ``schedulers/remote/``: calls, the caller's environment, and versions of the
-user's modules.
+messages between the parent and a worker. Code shared with other schedulers is in
+``schedulers/remote/``: calls, and what workers take over of the caller's process.
 
-decisions/, the decisions, without clock, process or socket::
+decisions/, what the pool does next, without clock, process or socket::
 
-    nodes.py       records of tasks, jobs, workers, flights and functions; instructions
+    events.py      answers, values, jobs that begin and end, workers that die
+    assignment.py  the next task for a worker, and how many go there together
     pool_state.py  the state of the pool: queues of ready tasks, counts of a value's users, and
                    the lineage by which lost values are made again
-    assignment.py  the next task for a worker, and how many go there together
-    events.py      reactions to answers, values, jobs that begin and end, workers that die
+    nodes.py       records of tasks, jobs, workers, batches and functions; instructions
 
 parent/, in the order of one call::
 
-    remote_run.py     a run as the rest of the library sees it, and the job made of its plan
+    pool_run.py     a run as the rest of the library sees it, and the job made of its plan
     driver.py         the thread that connects decisions, workers and runs
     event_loop.py     its waiting, and the steps that other threads post to it
     pool.py           the worker processes: started, read from, looked after, ended
@@ -69,10 +67,10 @@ worker/::
 
 Where to look::
 
-    the order of tasks          decisions/assignment.py: `first`, `another`
-    the end of a value          decisions/pool_state.py: `RefCounts.release`; inside of a flight
-                                `RefCounts.sent`, and the worker drops it
-    who is charged for a death  decisions/events.py: `lost`
-    Ctrl-C                      api/evaluate.py: `finish`, then parent/driver.py: `Runs.abandon`
-    a large literal             parent/values.py: `PoolMemory`
+    the order of tasks         decisions/assignment.py: `first`, `another`
+    a value is dropped         decisions/pool_state.py: `RefCounts.release`; within a batch, by the
+                               worker: `RefCounts.sent` tells it after which task
+    a death is charged         decisions/events.py: `lost`
+    Ctrl-C                     api/evaluate.py: `run_to_end`; then parent/driver.py: `Runs.abandon`
+    a large literal is shared  parent/values.py: `PoolMemory.argument`
 """

@@ -20,8 +20,8 @@ from lazyflow.store.memory.shared import Segment
 # -- tasks and answers ----------------------------------------------------------------------
 
 #: Tasks for a worker, with what they need and the worker does not have.
-FlightMessage: TypeAlias = tuple[
-    int,  # the number of the flight; 0: there are no tasks, only things to forget
+BatchMessage: TypeAlias = tuple[
+    int,  # the number of the batch; 0: there are no tasks, only values to drop
     int,  # the number of the run
     bytes | None,  # the caller's environment, if the worker does not have it
     Sequence[tuple[int, bytes]],  # functions: numbers and pickles
@@ -43,9 +43,9 @@ TaskSpan: TypeAlias = tuple[int, float, float, float | None]
 #: it was, the number of looks that found it there, and the seconds that they stand for.
 TaskNote: TypeAlias = tuple[int, float] | tuple[int, Any, int, float]
 
-#: What a worker has done of a flight.
+#: What a worker has done of a batch.
 Answer: TypeAlias = tuple[
-    int,  # the number of the flight
+    int,  # the number of the batch
     list[tuple[Any, ...]],  # results: (id,), or (id, kind, ...) with one of the kinds below
     # (id, error record, words of the arguments), or (id, id of the input that had failed)
     list[tuple[Any, ...]],
@@ -68,15 +68,15 @@ LAZY = 5  # payload, buffers and size of a lazy value, to be computed in its pla
 
 #: Requests, which a worker answers while a task runs: their kinds, and what each contains.
 SHARE = 0  # the id of the value to be sent to the parent
-RECALL = 1  # numbers of flights: give back what was not begun, the newest first; answer the rest
-GIVE_UP = 2  # the id of a task: stop what it computes, if it is running: nobody wants it
-SKIP = 3  # the number of an actor's call that is not to be begun: nobody wants its result
+RECALL = 1  # numbers of batches: give back what was not begun, the newest first; answer the rest
+GIVE_UP = 2  # the id of a task: stop it if it is running: it is not wanted any more
+SKIP = 3  # the number of an actor's call that must not begin: its result is not wanted
 FREE = 4  # segments of shared memory to be used again: nothing refers to them any more
 TRIM = 5  # None: give memory back that was kept for later; answer by `UNMAPPED`
 
 #: Notes of a worker, which come while a task runs: their kinds, and what each contains.
 SHARED = 0  # a `SharedValue`
-RECALLED = 1  # ids of tasks that were not begun, by the number of their flight; None: all of it
+RECALLED = 1  # ids of tasks that were not begun, by the number of their batch; None: all of it
 UNMAPPED = 2  # segments of other processes that are not mapped any more, and the memory's figures
 
 #: The value that the parent has asked for.
@@ -128,11 +128,11 @@ class Incoming:
         data, ancillary, _, _ = self.sock.recvmsg(_AT_ONCE, self._space, _CLOSED_IN_CHILDREN)
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                found = array.array("i")
-                found.frombytes(content[: len(content) - len(content) % found.itemsize])
-                self._descriptors.extend(found)
+                descriptors = array.array("i")
+                descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+                self._descriptors.extend(descriptors)
                 if not _CLOSED_IN_CHILDREN:
-                    for fd in found:
+                    for fd in descriptors:
                         os.set_inheritable(fd, False)
         self._data += data
         return bool(data)

@@ -22,11 +22,10 @@ from lazyflow.schedulers.core.base import (
     ShutsDown,
 )
 from lazyflow.schedulers.processes.parent.driver import Driver
-from lazyflow.schedulers.processes.parent.remote_run import RemoteRun
+from lazyflow.schedulers.processes.parent.pool_run import PoolRun
 from lazyflow.schedulers.processes.parent.values import put
-from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote import environment
-from lazyflow.schedulers.remote.environment import versions
+from lazyflow.schedulers.remote.environment import notices, process_settings, versions
 from lazyflow.system import at_fork
 
 
@@ -41,9 +40,9 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         self._driver: Driver | None = None
         self._lock = threading.Lock()
 
-    def make_run(self, plan: Plan, request: Request) -> RemoteRun:
+    def make_run(self, plan: Plan, request: Request) -> PoolRun:
         """Return the run of a plan."""
-        return RemoteRun(plan, request, self)
+        return PoolRun(plan, request, self)
 
     def start(self, run: Any) -> None:
         """Hand a run to the workers."""
@@ -56,7 +55,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
             )
         run.driver = self._running_driver()
         notices.look()
-        surroundings.look()
+        process_settings.look()
         if versions.look() != run.driver.reloads:
             _say_reloads(run.driver)
         if run.driver.copies.advice:

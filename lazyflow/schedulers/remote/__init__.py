@@ -4,8 +4,7 @@ The modules, in reading order:
 
     calls.py         a task as it is sent to a worker and called there, stubs of kept tasks, and
                      errors for objects that can't be sent
-    environment.py   the caller's context variables, settings and directory, for its tasks, and its
-                     versions of the user's modules
-    run.py           runs whose tasks other processes call: how results get to the caller
+    environment.py   what tasks see of the caller's process: context variables, settings, directory,
+                     versions of modules, environment variables, logging and warnings
     large_values.py  large arguments, recognised when they are used again
 """

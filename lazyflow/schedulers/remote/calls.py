@@ -20,7 +20,7 @@ from lazyflow.graph.options import DEFAULT, Options
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import dressed, text_of, with_call_note
 from lazyflow.schedulers.core.errors.words import call_words
-from lazyflow.schedulers.core.run import SlowCall, literals_of
+from lazyflow.schedulers.core.slow_calls import SlowCall, literals_of
 from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 Record = tuple[
@@ -36,10 +36,10 @@ AS_HELD = 128  # of an actor: the values of inputs are not copied, so they are r
 TIMED = 64  # of an actor: the outcome ends with its `CallTimes`
 SPECIAL = 32  # extra[1] is the options that only few tasks have
 
-#: These stand in the place of a flight's number, before versions of modules, settings, a worker's
-#: notices, the name of something that a worker keeps and the program has dropped, surroundings, or
-#: a large function with its number.
-FOLLOW, CONFIGURE, NOTICES, DROP, SURROUND, FUNCTION = -1, -2, -3, -4, -5, -6
+#: These stand in the place of a batch's number, before versions of modules, settings of logging and
+#: warnings, a worker's notices, the name of something that a worker keeps and the program has
+#: dropped, settings of the process, or a large function with its number.
+FOLLOW, CONFIGURE, NOTICES, DROP, SETTINGS, FUNCTION = -1, -2, -3, -4, -5, -6
 
 #: The first item of other messages to the process of an actor: the kind of the message.
 MAKE, CALLS, ARENAS = range(3)
@@ -263,7 +263,7 @@ def bare_task(func: Any, args: tuple[Any, ...]) -> Task:
     return task
 
 
-#: A task that is nobody's.
+#: A task that belongs to no run.
 NOTHING = bare_task(VALUE, (None,))
 
 

@@ -1,9 +1,12 @@
-"""The caller's context variables, settings and directory, and the versions of its modules.
+"""What tasks in other processes see of the caller's process.
 
-The caller's context variables go along, each by the name under which a module has it; one whose
-value can't be pickled, or not be restored, stays behind. numpy's error state and decimal's
-context go by what they say. All is set in the worker once per run, so what a task sets is seen
-by later tasks of that run in that worker, as on threads.
+- Of each run: context variables, lazyflow's settings, the directory, the error state of NumPy and
+  the context of decimal. A context variable travels by the name under which a module has it; one
+  whose value can't be pickled or restored stays behind. A worker sets all of this once per run, so
+  later tasks of the run in that worker see what a task sets, as on threads.
+- Of the program: the versions of the user's modules.
+- On processes, also environment variables, the recursion limit, and how logging and warnings are
+  configured. These are compared at each compute, and a worker is sent what has changed.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import os
 import pickle
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -21,14 +26,11 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import resolve_name
 from operator import attrgetter, is_
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lazyflow import config
 from lazyflow.graph.kinds import IMMUTABLE
 from lazyflow.store.pickling.functions import same_code
-
-__all__ = ["ModuleVersions", "is_users", "stat_of", "versions"]
-
 
 _ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
@@ -89,14 +91,14 @@ def _pickled(variables: list[tuple[Any, Any]]) -> list[Any]:
     from lazyflow.store.pickling.serialize import encode
     from lazyflow.store.pickling.unpicklable import Unpicklable
 
-    found = []
+    pickled = []
     for pair in variables:
         try:
             encoded = encode(pair, bytes, explain=False)  # type: ignore[arg-type]
-            found.append((encoded.payload, encoded.buffers, encoded.size))
+            pickled.append((encoded.payload, encoded.buffers, encoded.size))
         except Unpicklable:
             pass
-    return found
+    return pickled
 
 
 def enter(data: bytes) -> None:
@@ -160,10 +162,10 @@ def is_users(name: str, spec: Any) -> bool:
 def stat_of(path: str) -> Stat | None:
     """Return the time and size of a file, None if there is none."""
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size
 
 
 class ModuleVersions(NamedTuple):
@@ -234,7 +236,7 @@ class Versions:
         return _AUTORELOAD not in sys.modules or not any(map(_is_patched, self._known.values()))
 
     def _learn(self) -> None:
-        found: dict[str, _Known] = {}
+        modules: dict[str, _Known] = {}
         refused: dict[str, str] = {}
         count = len(self.reloaded)
         for name, module in tuple(sys.modules.items()):
@@ -246,24 +248,24 @@ class Versions:
             known = self._known.get(name)
             is_kept = known is not None and known.spec is spec
             if known is not None and is_kept and not _is_patched(known):
-                found[name] = known
+                modules[name] = known
             else:
                 reloads = 0
                 if known is not None:
                     self.reloaded.append(name)
                     reloads = known.reloads + 1
                 is_old = not is_kept and _edited_since_import(spec, stat)
-                found[name] = _Known(module, spec, stat, reloads, is_old)
-            if found[name].is_old:
+                modules[name] = _Known(module, spec, stat, reloads, is_old)
+            if modules[name].is_old:
                 refused[name] = f"{spec.origin} was edited after this program imported it"
-        gone = self._known.keys() - found.keys()
-        self._known = found
-        self._modules = [known.module for known in found.values()]
-        self._specs = [known.spec for known in found.values()]
+        gone = self._known.keys() - modules.keys()
+        self._known = modules
+        self._modules = [known.module for known in modules.values()]
+        self._specs = [known.spec for known in modules.values()]
         if self.reloaded:
-            refused |= _old_parts(found, set(self.reloaded))
+            refused |= _old_parts(modules, set(self.reloaded))
         before = self.current
-        versions = {name: (*known.stat, known.reloads) for name, known in found.items()}
+        versions = {name: (*known.stat, known.reloads) for name, known in modules.items()}
         new = before._replace(
             reloads=before.reloads + bool(gone or len(self.reloaded) > count),
             path=list(sys.path), versions=versions, refused=refused,
@@ -306,17 +308,17 @@ def _edited_since_import(spec: Any, stat: Stat) -> bool:
     return (time, size) != (stat[0] // 10**9 & 0xFFFFFFFF, stat[1] & 0xFFFFFFFF)
 
 
-def _old_parts(found: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
+def _old_parts(modules: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
     """Find modules that hold what others had before a reload: a new worker would not."""
     refused = {}
-    homes = reloaded & found.keys()
-    for name, known in found.items():
+    homes = reloaded & modules.keys()
+    for name, known in modules.items():
         spec = known.spec
         for home, old_name, name_here in _taken_from(spec.origin, known.stat, spec.parent):
             if home not in homes:
                 continue
             old = vars(known.module).get(name_here)
-            new = vars(found[home].module).get(old_name)
+            new = vars(modules[home].module).get(old_name)
             if old is new or (old == new if type(old) in IMMUTABLE else same_code(old, new)):
                 continue
             refused[name] = (
@@ -347,3 +349,201 @@ def _taken_from(path: str, stat: Stat, package: str) -> list[tuple[str, str, str
 
 #: Of this process.
 versions = Versions()
+
+
+# -- environment variables and the recursion limit ----------------------------------------
+
+
+class ProcessSettings(NamedTuple):
+    """Environment variables and the recursion limit of a process; 0: not known."""
+
+    variables: dict[Any, Any]
+    limit: int
+
+    def since(self, told: ProcessSettings) -> tuple[dict[Any, Any], int]:
+        """Return for `take_over` what differs from what was told before."""
+        changes: dict[Any, Any] = dict.fromkeys(told.variables.keys() - self.variables.keys())
+        changes |= dict(self.variables.items() - told.variables.items())
+        return changes, self.limit if self.limit != told.limit else 0
+
+
+class SettingsWatch:
+    """The settings of this process; `current` is as of the last `look`."""
+
+    def __init__(self) -> None:
+        self.current = ProcessSettings({}, 0)
+
+    def look(self) -> None:
+        """Learn of changes since the last look."""
+        # The bytes of the variables: to compare them takes a microsecond, their text twenty.
+        variables = getattr(os.environ, "_data", os.environ)
+        limit = sys.getrecursionlimit()
+        if limit != self.current.limit or variables != self.current.variables:
+            self.current = ProcessSettings(dict(variables), limit)
+
+
+def take_over(changes: dict[Any, Any], limit: int) -> None:
+    """Set in a worker what has changed of the caller's; a variable that is None was removed."""
+    for name, value in changes.items():
+        if value is None:
+            os.environb.pop(os.fsencode(name), None)
+        else:
+            os.environb[os.fsencode(name)] = os.fsencode(value)
+    if not {b"TZ", "TZ"}.isdisjoint(changes):
+        time.tzset()
+    if limit:
+        with suppress(RecursionError):  # what is running here is deeper already
+            sys.setrecursionlimit(limit)
+
+
+#: Of this process.
+process_settings = SettingsWatch()
+
+
+# -- logging and warnings -----------------------------------------------------------------
+#
+# Logging and warnings of tasks: workers take the caller's settings over, and report to it.
+#
+# Levels, handlers and the filters of warnings are looked at once per compute. To see that none has
+# changed takes a fraction of a microsecond: `logging` empties a cache when a level changes, and the
+# filters are in one list. `logging` takes 3 ms to import, so that is left to the program.
+
+_LOOKED: Any = "lazyflow"  # a key of the root logger's cache of levels, while nothing has changed
+
+
+#: The settings of logging and warnings that a worker takes over.
+NoticeSettings: TypeAlias = tuple[
+    int,  # a number that grows with each change
+    int | None,  # the level of `logging.disable`; None: logging is not configured here
+    # loggers by name: the level, the handlers, and whether the logger is disabled
+    dict[str, tuple[int, tuple[str, ...], bool]],
+    list[bytes],  # the filters of `warnings`, pickled, each with its category's name
+]
+
+
+class Notices:
+    """What this process has configured; `settings` are as of the last `look`."""
+
+    def __init__(self) -> None:
+        self.settings: NoticeSettings = (0, None, {}, [])
+        self._filters: list[Any] = []
+        self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Learn of changes since the last look."""
+        root = getattr(sys.modules.get("logging"), "root", None)  # None: nothing is configured
+        is_known = root is None or root._cache.get(_LOOKED) == _counts(root)
+        if not is_known or warnings.filters != self._filters:
+            with self._lock:
+                if root is not None:  # before: what changes meanwhile is looked at again
+                    root._cache[_LOOKED] = _counts(root)
+                self._learn(root)
+
+    def _learn(self, root: Any) -> None:
+        self._filters = list(warnings.filters)
+        filters = [data for each in self._filters if (data := _pickled_filter(each)) is not None]
+        disabled, loggers = (None, {}) if root is None else _logging_settings(root)
+        number, *before = self.settings
+        if [disabled, loggers, filters] != before:
+            self.settings = number + 1, disabled, loggers, filters
+
+
+def _counts(root: Any) -> tuple[int, int]:
+    return len(root.manager.loggerDict), len(root.handlers)
+
+
+def _logging_settings(root: Any) -> tuple[int | None, dict[str, Any]]:
+    import logging
+
+    disabled = root.manager.disable
+    loggers = {}
+    for logger in (root, *root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            handlers = tuple(
+                handler_key(h) for h in logger.handlers if type(h) is not logging.NullHandler
+            )
+            if logger.level or handlers or logger.disabled:
+                loggers[logger.name] = logger.level, handlers, logger.disabled
+    if not disabled and not any(
+        handlers or is_disabled or level > logging.WARNING
+        for level, handlers, is_disabled in loggers.values()
+    ):
+        return None, {}
+    return disabled, loggers
+
+
+def handler_key(handler: Any) -> str:
+    """Return a text by which a worker's handler is known as one that the caller has as well."""
+    return f"{type(handler).__qualname__} {getattr(handler, 'baseFilename', '')}"
+
+
+def _pickled_filter(entry: Any) -> bytes | None:
+    """Pickle a filter, its category by name; None if that fails.
+
+    Pickled as itself a category would be imported by every worker as it starts: scikit-learn's
+    and SciPy's made each start 0.13 s slower, whether tasks need them or not.
+    """
+    action, message, category, module, line = entry
+    named = category.__module__, category.__qualname__
+    try:
+        return pickle.dumps((action, message, named, module, line))
+    except Exception:  # a message or module that is no text and no pattern
+        return None
+
+
+#: Of this process.
+notices = Notices()
+
+#: What was shown of files that are no module here, by file.
+_registries: dict[str, dict[Any, Any]] = {}
+
+
+def handle_notice(what: str, details: Any) -> None:
+    """Handle what a worker has logged or warned of, as if it had been here.
+
+    This runs in the driver's thread, so nothing that a handler raises may leave it.
+    """
+    try:
+        if what == "log":
+            _log(details)
+        else:
+            _warn(*details)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+
+
+def _log(attributes: dict[str, Any]) -> None:
+    import logging
+
+    record = logging.makeLogRecord(attributes)
+    logger = logging.getLogger(record.name)
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
+
+
+def _warn(text: str, kinds: list[Any], filename: str, line: int, module: str | None) -> None:
+    category = _category(kinds)
+    home = sys.modules.get(module or "")
+    if type(home) is ModuleType:
+        registry = vars(home).setdefault("__warningregistry__", {})
+    else:
+        registry = _registries.setdefault(filename, {})
+    # Given None, `warn_explicit` would take the warning for one of no module.
+    known: Any = {} if module is None else {"module": module}
+    try:
+        warnings.warn_explicit(text, category, filename, line, registry=registry, **known)
+    except Warning as error:  # by a filter that is newer than the task
+        warnings.showwarning(error, category, filename, line)
+
+
+def _category(kinds: list[tuple[str, str]]) -> Any:
+    """Return the first of these classes that is known here."""
+    for module, name in kinds:
+        category: Any = sys.modules.get(module)
+        for part in name.split("."):
+            category = getattr(category, part, None)
+        if isinstance(category, type) and issubclass(category, Warning):
+            return category
+    return Warning

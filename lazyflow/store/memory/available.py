@@ -8,13 +8,12 @@ reserve free for what happens between two readings.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from time import monotonic
 
 from lazyflow.errors import StoreFull
 from lazyflow.store.sizes import format_bytes
-from lazyflow.system import control_groups, free_memory, total_memory
+from lazyflow.system import free_memory, group_memory, total_memory
 
 #: Bytes filled between two readings of what the machine has.
 STEP = 64 << 20
@@ -22,51 +21,6 @@ _RESERVE = 64 << 20  # bytes kept free at least; a guess, like the figures below
 _SHARE = 50  # one part in so many of the machine's memory is kept free, if that is more
 _FRESH = 0.05  # seconds for which one reading is valid
 _PART = 16  # one part in so many of what was read may be taken without another reading
-_CGROUP = "/sys/fs/cgroup"
-
-
-def _number(path: str) -> int | None:
-    try:
-        with open(path) as file:
-            return int(file.read())
-    except (OSError, ValueError):  # "max", or no such limit here
-        return None
-
-
-def _cgroups() -> list[tuple[str, str, str]]:
-    """Return (folder, limit's file, usage's file) of every control group above this process."""
-    found = []
-    for controllers, path in control_groups():
-        if controllers == "":
-            root, names = _CGROUP, ("memory.max", "memory.current")
-        elif "memory" in controllers.split(","):
-            root = _CGROUP + "/memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        else:
-            continue
-        path = path.rstrip("/")
-        while True:  # a limit of any group above counts
-            found.append((root + path, *names))
-            if not path:
-                break
-            path = path.rpartition("/")[0]
-    return [each for each in found if os.path.exists(f"{each[0]}/{each[1]}")]
-
-
-def _left_in(folder: str, limit: str, usage: str) -> int | None:
-    most, used = _number(f"{folder}/{limit}"), _number(f"{folder}/{usage}")
-    if most is None or used is None:
-        return None
-    try:  # pages of files that the kernel drops when memory is asked for
-        with open(f"{folder}/memory.stat") as file:
-            stat: dict[str, str] = dict(map(str.split, file))
-        used -= int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
-    except (OSError, ValueError):
-        pass
-    return max(0, most - used)
-
-
-_groups: list[tuple[str, str, str]] | None = None
 
 
 def available_memory() -> int | None:
@@ -74,12 +28,7 @@ def available_memory() -> int | None:
 
     That is the least of what the kernel calls available and what the control groups have left.
     """
-    global _groups
-    if _groups is None:
-        _groups = _cgroups()
-    left = [_left_in(*group) for group in _groups]
-    left.append(free_memory())
-    return min((each for each in left if each is not None), default=None)
+    return min((n for n in (free_memory(), group_memory()) if n is not None), default=None)
 
 
 def _reserve() -> int:

@@ -84,10 +84,10 @@ class Ranges:
         at = bisect_left(self._sizes, (length, -1, -1))
         if at == len(self._sizes):
             return None
-        found, arena, start = self._sizes[at]
-        self._remove((arena, start, found))
-        if found > length:
-            self._insert((arena, start + length, found - length))
+        size, arena, start = self._sizes[at]
+        self._remove((arena, start, size))
+        if size > length:
+            self._insert((arena, start + length, size - length))
         self.total -= length
         return arena, start, length
 
@@ -251,8 +251,8 @@ class Mappings:
         """Return the segments whose views have died since the last call."""
         with self._lock:
             self._settle()
-            found, self._done = self._done, []
-        return found
+            released, self._done = self._done, []
+        return released
 
     def settle(self) -> None:
         """Let go of the pages of views that have died."""
@@ -551,15 +551,15 @@ class Arenas:
 
     def _to_return(self, keep: int, freed: tuple[int, int] | None = None) -> list[Range]:
         """Return the warm ranges beyond `keep` bytes, preferably not the one just `freed`."""
-        found: list[Range] = []
+        places: list[Range] = []
         while self._warm.total > keep:
             place = self._warm.take_any(whole_pages(self._warm.total - keep), freed)
             assert place is not None
             arena, offset, length = place
             self._held[arena, offset] = length, _LEAVING
             self._leaving += length
-            found.append(place)
-        return found
+            places.append(place)
+        return places
 
     def _return_pages(self, places: list[Range]) -> None:
         """Return pages without the lock: 80 MB take 10 ms, and no other thread has these ranges."""

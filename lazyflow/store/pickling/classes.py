@@ -181,14 +181,14 @@ def _new(
 
     travelled = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS
     maker = next(each for each in metaclass.__mro__ if each not in travelled)
-    found = resolve_bases(bases)
+    resolved = resolve_bases(bases)
     _making.is_on = True
     try:
-        names = maker.__prepare__(name, found, **keywords)
+        names = maker.__prepare__(name, resolved, **keywords)
         for key, value in namespace.items():  # an enum's namespace notes each
             names[key] = value
-        made: type = maker.__new__(metaclass, name, found, names, **keywords)
-        maker.__init__(made, name, found, names, **keywords)
+        made: type = maker.__new__(metaclass, name, resolved, names, **keywords)
+        maker.__init__(made, name, resolved, names, **keywords)
         return made
     finally:
         _making.is_on = False
@@ -203,8 +203,8 @@ def _known(identity: str) -> Any:
 def _tracked(identity: str, cls: type) -> type:
     from cloudpickle import cloudpickle
 
-    found: type = cloudpickle._lookup_class_or_track(identity, cls)
-    return found
+    tracked: type = cloudpickle._lookup_class_or_track(identity, cls)
+    return tracked
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -249,9 +249,9 @@ def _variables(cls: type, name: str) -> Iterator[Any]:
 
 
 def _variable(cls: Any, name: str, args: tuple[Any, ...]) -> Any:
-    for found in _variables(cls, name):
-        if type(found) is cls:
-            return found
+    for variable in _variables(cls, name):
+        if type(variable) is cls:
+            return variable
     return _stand_ins.setdefault((cls, name), _in_c(cls).__new__(cls, *args))
 
 

@@ -170,17 +170,17 @@ def _of_ours(value: Any) -> Iterable[Any]:
 
 def _flat(values: Iterable[Any]) -> list[Any]:
     """Return what is in lists and dicts of this library, besides plain arrays."""
-    found, stack = [], list(values)
+    flat, stack = [], list(values)
     while stack:
-        each = stack.pop()
-        kind = type(each)
+        part = stack.pop()
+        kind = type(part)
         if kind in (list, tuple, set, frozenset):
-            stack.extend(each)
+            stack.extend(part)
         elif kind is dict:
-            stack.extend(each.values())
-        elif not _is_plain[kind] or each.dtype.hasobject:
-            found.append(each)
-    return found
+            stack.extend(part.values())
+        elif not _is_plain[kind] or part.dtype.hasobject:
+            flat.append(part)
+    return flat
 
 
 def _fields(value: Any) -> list[Any]:
@@ -189,10 +189,10 @@ def _fields(value: Any) -> list[Any]:
     state = value.__getstate__()
     if type(state) is not tuple or len(state) != 2:
         state = (state,)
-    found: list[Any] = []
-    for each in state:
-        found.extend(each.values() if type(each) is dict else (each,))
-    return found
+    values: list[Any] = []
+    for part in state:
+        values.extend(part.values() if type(part) is dict else (part,))
+    return values
 
 
 def _parts_of(cls: type) -> Parts:
@@ -393,11 +393,11 @@ def _digest(function: FunctionType) -> bytes | None:
     known = _digests.get(function)
     if known is not None and known[0] is function.__code__:
         return known[1]
-    found = sha256()
-    for each in (function, *wrapped_functions(function)):
-        found.update(_code_bytes(each.__code__))
-    _digests[function] = function.__code__, found.digest()
-    return found.digest()
+    digest = sha256()
+    for layer in (function, *wrapped_functions(function)):
+        digest.update(_code_bytes(layer.__code__))
+    _digests[function] = function.__code__, digest.digest()
+    return digest.digest()
 
 
 def _code_bytes(code: CodeType) -> bytes:

@@ -74,12 +74,12 @@ def part_of_file(
     import numpy as np
 
     held: Any = np.memmap(path, np.uint8, "r", offset, (size,))
-    found: Any = np.ndarray(shape, dtype, held, start, strides)
+    part: Any = np.ndarray(shape, dtype, held, start, strides)
     if is_memmap:
-        found = found.view(np.memmap)
+        part = part.view(np.memmap)
         for name in ("_mmap", "filename", "offset", "mode"):
-            setattr(found, name, getattr(held, name))
-    return found
+            setattr(part, name, getattr(held, name))
+    return part
 
 
 def reduce_h5py(value: Any) -> Any:
@@ -170,12 +170,12 @@ def _name_of(variable: Var) -> tuple[str, str] | None:
 
 
 def _known_by_key(key: str, name: str, *default: Any) -> Var:
-    found = _by_key.get(key)
-    if found is None:
+    variable = _by_key.get(key)
+    if variable is None:
         new: Var = ContextVar(name, default=default[0]) if default else ContextVar(name)
-        found = _by_key.setdefault(key, new)
-        _keys[found] = key
-    return found
+        variable = _by_key.setdefault(key, new)
+        _keys[variable] = key
+    return variable
 
 
 # -- the pickler --------------------------------------------------------------------------
@@ -235,11 +235,11 @@ class Pickler(pickle.Pickler):
         self.handles: list[Any] = []
         self._cloud: Any = None
 
-    def forget(self) -> None:
-        """Forget everything, to begin again after a failure."""
+    def reset(self) -> None:
+        """Drop what was pickled, to begin again after a failure."""
         self.clear_memo()
-        for each in (self.pieces, self.buffers, self.named, self.handles):
-            each.clear()
+        for kept in (self.pieces, self.buffers, self.named, self.handles):
+            kept.clear()
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to reduce an object; `pickle` asks for each that is of no basic type."""
@@ -285,12 +285,12 @@ def is_importable(obj: Any) -> bool:
     registry = getattr(cloudpickle, "list_registry_pickle_by_value", None)
     if registry is not None and registry():  # None while another thread imports it
         return False
-    found: Any = sys.modules.get(module)
-    if _is_nowhere_else(found):
+    attribute: Any = sys.modules.get(module)
+    if _is_nowhere_else(attribute):
         return False
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is obj
+        attribute = getattr(attribute, part, None)
+    return attribute is obj
 
 
 def _function(pickler: Pickler, function: FunctionType) -> Any:
@@ -335,9 +335,9 @@ def _vectorized(pickler: Pickler, function: Any) -> Any:
     return copyreg.__newobj__, (type(function),), {**vars(function), "_ufunc": {}}  # type: ignore[attr-defined]
 
 
-def _property(pickler: Pickler, found: cached_property[Any]) -> Any:
+def _property(pickler: Pickler, prop: cached_property[Any]) -> Any:
     """Reduce a `functools.cached_property` without the lock that some versions have."""
-    return cached_property, (found.func,), {"attrname": found.attrname}
+    return cached_property, (prop.func,), {"attrname": prop.attrname}
 
 
 def _view(pickler: Pickler, view: memoryview) -> Any:

@@ -19,7 +19,7 @@ from lazyflow.store.memory.shared import Segment
 from lazyflow.store.pickling.pickler import PROTOCOL, Pickler
 from lazyflow.store.pickling.unpicklable import dump
 
-_LEAST = 65_536  # bytes from which a buffer leaves the stream, as config.share_from
+_MIN_BUFFER = 65_536  # bytes from which a buffer leaves the stream, as config.share_from
 _CUT = 262_144  # pickle writes larger pieces singly; its own frames stay below this
 _STREAM = 0x80  # the first byte of a pickle; a stream with pieces cut out starts with 0
 _HEAD = struct.Struct("<BI")
@@ -36,7 +36,7 @@ def pickled(value: Any) -> tuple[bytes, list[memoryview], list[Any]]:
     Returns the stream, the large memory that is kept out of it, and what has to live for as long
     as they may be read: actors whose handles are in it.
     """
-    pickler = Pickler(_LEAST)
+    pickler = Pickler(_MIN_BUFFER)
     dump(value, pickler)
     return b"".join(pickler.pieces), [b.raw() for b in pickler.buffers], pickler.handles
 
@@ -83,7 +83,7 @@ class Encoded:
 def encode(
     value: Any,
     write: Callable[[Any], Segment],
-    least: int = _LEAST,
+    least: int = _MIN_BUFFER,
     free: Callable[[Segment], None] | None = None,
     by_path: bool = False,
     explain: bool = True,
@@ -169,17 +169,17 @@ def _written(
     free: Callable[[Segment], None] | None,
 ) -> Encoded:
     stream, cut = _without_large(pieces, max(least, _CUT))
-    found: list[Segment] = []
+    segments: list[Segment] = []
     try:
         for buffer in [*buffers, *cut]:
-            found.append(write(buffer))  # noqa: PERF401 - what was written is needed on failure
+            segments.append(write(buffer))  # noqa: PERF401 - what was written is needed on failure
         payload = write(stream) if len(stream) >= least else stream
     except BaseException:
         if free is not None:
-            for segment in found:
+            for segment in segments:
                 free(segment)
         raise
-    return Encoded(payload, tuple(found))
+    return Encoded(payload, tuple(segments))
 
 
 def _without_large(pieces: list[Any], least: int) -> tuple[bytes, list[Any]]:

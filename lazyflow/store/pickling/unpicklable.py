@@ -59,23 +59,23 @@ class InsideOut:
 
 def _inner(value: Any) -> list[Any]:
     """Return containers each of which is few levels above earlier ones, or above the bottom."""
-    found = []
+    inner = []
     levels: dict[int, int] = {}  # down to a container found, or to the bottom
     todo: list[tuple[Any, list[Any] | None]] = [(value, None)]
     while todo:
-        each, parts = todo.pop()
+        container, parts = todo.pop()
         if parts is not None:
             below = 1 + max((levels[id(part)] for part in parts), default=0)
             if below == _LEVELS:
-                found.append(each)
+                inner.append(container)
                 below = 0
-            levels[id(each)] = below
-        elif id(each) not in levels:
-            levels[id(each)] = 0  # a container that holds itself counts as a bottom
-            parts = [x for x in _parts(each) if type(x) in _PLAIN]
-            todo.append((each, parts))
+            levels[id(container)] = below
+        elif id(container) not in levels:
+            levels[id(container)] = 0  # a container that holds itself counts as a bottom
+            parts = [x for x in _parts(container) if type(x) in _PLAIN]
+            todo.append((container, parts))
             todo += [(part, None) for part in parts]
-    return found
+    return inner
 
 
 def _parts(value: Any) -> list[Any]:
@@ -89,7 +89,7 @@ def _parts(value: Any) -> list[Any]:
 # -- the parts of an object as pickle sees them, each with its step in a path: ``.lock``, ``[3]``
 
 _KEY = 40  # characters of a dict's key in a path
-_MOST = 1_000_000  # items taken of an object's iterator, which may have no end
+_MAX_ITEMS = 1_000_000  # items taken of an object's iterator, which may have no end
 
 
 class NamedParts:
@@ -156,11 +156,11 @@ def named_parts(value: Any) -> Iterator[NamedParts]:
 
 
 def _index_text(i: int, shape: tuple[int, ...]) -> str:
-    found: list[str] = []
+    indices: list[str] = []
     for length in reversed(shape):
         i, rest = divmod(i, length)
-        found.append(str(rest))
-    return ", ".join(reversed(found))
+        indices.append(str(rest))
+    return ", ".join(reversed(indices))
 
 
 def _of_function(function: FunctionType) -> Iterator[NamedParts]:
@@ -198,16 +198,16 @@ def _of_reduced(value: Any) -> Iterator[NamedParts]:
         yield _items(args, ".args")
     else:
         yield NamedParts(args, lambda i: _argument_text(i, args[i] is type(value)))
-    for each in state if type(state) is tuple and len(state) == 2 else (state,):
-        if type(each) is dict:
-            yield _named(each, ".{}")
-        elif each is not None:
-            yield NamedParts([each], lambda i: ", the state that its __getstate__ returns")
+    for half in state if type(state) is tuple and len(state) == 2 else (state,):
+        if type(half) is dict:
+            yield _named(half, ".{}")
+        elif half is not None:
+            yield NamedParts([half], lambda i: ", the state that its __getstate__ returns")
     if items is not None:
-        yield _items(islice(items, _MOST))
+        yield _items(islice(items, _MAX_ITEMS))
     if pairs is not None:
-        both = list(islice(pairs, _MOST))
-        yield from _pairs([key for key, _ in both], [each for _, each in both])
+        both = list(islice(pairs, _MAX_ITEMS))
+        yield from _pairs([key for key, _ in both], [half for _, half in both])
 
 
 def _argument_text(i: int, is_class: bool) -> str:
@@ -281,7 +281,7 @@ def dump(value: Any, pickler: Pickler, explain: bool = True) -> None:
     if isinstance(failure, RecursionError):
         inside_out = InsideOut(value)
         if inside_out.inner:
-            pickler.forget()
+            pickler.reset()
             failure = _failure(inside_out, pickler)
         del inside_out
     if failure is None:
@@ -338,14 +338,14 @@ def serialization_error(task_text: str, role: str, failed: Unpicklable) -> Seria
         cause = f"the cause is {type(error).__name__}: {_text(error)}"
     if failed.culprit:
         cause = f"it is of type {failed.culprit}; {cause}"
-    found = SerializationError(
+    explained = SerializationError(
         f"{role}{path} of task {task_text} can't be pickled, so it can't pass between processes.\n"
         f"{cause[0].upper()}{cause[1:]}\n"
         f"Make it inside the task that uses it, leave it out by a __getstate__ of its owner, or "
         f'run where\nnothing is pickled: scheduler="threads".'
     )
-    found.__cause__ = error
-    return found
+    explained.__cause__ = error
+    return explained
 
 
 def _text(error: BaseException) -> str:
@@ -385,13 +385,13 @@ class _CulpritSearch:
 
     def run(self) -> None:
         while True:
-            found = self._next()
-            if found is None:
+            part = self._next()
+            if part is None:
                 return
             if len(self.path) == _DEEPEST:
                 self.is_cut = True
                 return
-            name, self.value = found
+            name, self.value = part
             self.path.append(name)
             self.passed[id(self.value)] = self.value
 

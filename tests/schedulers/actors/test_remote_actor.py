@@ -25,7 +25,7 @@ from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.schedulers.core.errors.records import record
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import RunObservers
+from lazyflow.schedulers.core.observing import RunObservers
 
 CHECKPOINT = Checkpoint("get_state", "set_state", 1)
 

@@ -49,7 +49,7 @@ def test_what_a_process_had_noted_is_read_wherever_it_ended(
 
     right: list[journal.Entries] = [(0, [])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal, "_MOST", 60)
+        patch.setattr(journal, "_REWRITE_BYTES", 60)
         patch.setattr(Journal, "window", window)
         kept = Journal(base)
         patch.setattr(os, "pwrite", pwrite)
@@ -80,7 +80,7 @@ def test_what_a_process_had_noted_is_read_wherever_it_ended(
 
 
 def test_a_file_does_not_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "_MOST", 10_000)
+    monkeypatch.setattr(journal, "_REWRITE_BYTES", 10_000)
     kept = Journal(str(tmp_path))
     fd = journal.claimed(kept.name, str(tmp_path))
     assert fd is not None

@@ -9,18 +9,19 @@ from state_scene import Plan, Scene, chain, option
 from lazyflow.schedulers.processes.decisions import events
 from lazyflow.schedulers.processes.decisions import events as worker_events
 from lazyflow.schedulers.processes.decisions.assignment import AHEAD, LEAST, SERVED, TARGET
-from lazyflow.schedulers.processes.decisions.nodes import FETCHING, GROWTH
+from lazyflow.schedulers.processes.decisions.events import GROWTH
+from lazyflow.schedulers.processes.decisions.nodes import FETCHING
 
-# -- how much goes into a flight
+# -- how much goes into a batch
 
 
 def test_a_function_that_was_never_measured_goes_alone():
     scene = Scene(workers=1)
     scene.job([Plan() for _ in range(100)])
-    assert [[len(f) for f in w] for w in scene.to_run()] == [[1]]  # nor does another flight wait
+    assert [[len(f) for f in w] for w in scene.to_run()] == [[1]]  # nor does another batch wait
 
 
-def test_flights_grow_by_what_was_measured():
+def test_batchs_grow_by_what_was_measured():
     scene = Scene(workers=1)
     scene.job([Plan() for _ in range(1000)])
     sizes = []
@@ -32,7 +33,7 @@ def test_flights_grow_by_what_was_measured():
     assert sum(sizes) == 1000 and len(sizes) < 12
 
 
-def test_a_flight_takes_no_longer_than_it_should():
+def test_a_batch_takes_no_longer_than_it_should():
     scene = Scene(workers=1)
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(100)])
@@ -40,13 +41,13 @@ def test_a_flight_takes_no_longer_than_it_should():
 
 
 @pytest.mark.parametrize("workers", [1, 4, 8, 16])
-def test_the_caller_sends_no_more_flights_a_second_however_many_the_workers(workers):
+def test_the_caller_sends_no_more_batchs_a_second_however_many_the_workers(workers):
     scene = Scene(workers)
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(200 * workers)])
     longest = max(1, workers / SERVED) * TARGET
-    for flights in scene.to_run():
-        assert [len(flight) * TARGET / 4 for flight in flights] == [longest] * 2
+    for batches in scene.to_run():
+        assert [len(batch) * TARGET / 4 for batch in batches] == [longest] * 2
 
 
 def tree(leaves, fan_in):
@@ -59,36 +60,36 @@ def tree(leaves, fan_in):
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 @pytest.mark.parametrize(("fan_in", "depth"), [(2, 10), (3, 7), (4, 5)])
 @pytest.mark.parametrize("part", [0.17, 0.09, 0.05])
-def test_a_flight_of_a_tree_leaves_one_value_that_waits_for_what_is_sent_later(
+def test_a_batch_of_a_tree_leaves_one_value_that_waits_for_what_is_sent_later(
     part, fan_in, depth, workers
 ):
     """Several would be held until other workers have made the rest of the same subtrees."""
     scene = Scene(workers)
     scene.learn(1, seconds=part * TARGET)
     scene.job([tree([Plan(kind=LARGE) for _ in range(fan_in**depth)], fan_in)])
-    for flight in (w.flights[0] for w in scene.state.workers):
-        joins = {user for node in flight.nodes for user in node.users if user.open}
-        assert len(joins) <= 1 or flight.cost >= 2 * TARGET
-        assert flight.cost < (2 + part) * TARGET
+    for batch in (w.batches[0] for w in scene.state.workers):
+        joins = {user for node in batch.nodes for user in node.users if user.open}
+        assert len(joins) <= 1 or batch.cost >= 2 * TARGET
+        assert batch.cost < (2 + part) * TARGET
 
 
-@pytest.mark.parametrize(("part", "flights"), [(0.23, [8]), (0.3, [8]), (0.4, [3, 5])])
-def test_workers_get_equal_parts_of_what_is_left(part, flights):
+@pytest.mark.parametrize(("part", "batches"), [(0.23, [8]), (0.3, [8]), (0.4, [3, 5])])
+def test_workers_get_equal_parts_of_what_is_left(part, batches):
     scene = Scene(workers=2)
     scene.learn(1, seconds=part * TARGET)
     scene.job([Plan() for _ in range(16)])
-    sent = [[len(f) for f in flights] for flights in scene.to_run()]
-    assert sent == [flights] * 2  # with as many as fit in TARGET, one would get 9 or 10
+    sent = [[len(f) for f in batches] for batches in scene.to_run()]
+    assert sent == [batches] * 2  # with as many as fit in TARGET, one would get 9 or 10
 
 
-def test_no_flight_is_too_small_for_its_message():
+def test_no_batch_is_too_small_for_its_message():
     scene = Scene(workers=2)
     scene.learn(1, seconds=LEAST / 100)
     scene.job([Plan() for _ in range(150)])
-    assert [[len(f) for f in flights] for flights in scene.to_run()] == [[100], [50]]
+    assert [[len(f) for f in batches] for batches in scene.to_run()] == [[100], [50]]
 
 
-def test_nothing_waits_behind_a_long_flight():
+def test_nothing_waits_behind_a_long_batch():
     scene = Scene(workers=1)
     scene.learn(1, seconds=3 * TARGET)
     scene.job([Plan() for _ in range(100)])
@@ -122,7 +123,7 @@ def test_what_was_pickled_together_goes_together():
 # -- where a task goes
 
 
-def test_a_chain_stays_in_one_flight_and_its_values_in_one_worker():
+def test_a_chain_stays_in_one_batch_and_its_values_in_one_worker():
     scene = Scene()
     scene.learn(1, seconds=1e-6)
     x = chain(50, kind=LARGE)
@@ -130,11 +131,11 @@ def test_a_chain_stays_in_one_flight_and_its_values_in_one_worker():
     assert [[len(f) for f in w] for w in scene.to_run()] == [[50], []]
     fake = scene.fake(0)
     fake.step()
-    while fake.flight:
+    while fake.batch:
         fake.step()
         assert len(fake.values) <= 2  # each task tells the worker to drop its input
     scene.finish()
-    assert run.over and not fake.values and not fake.worker.forget
+    assert run.over and not fake.values and not fake.worker.to_drop
 
 
 def test_a_task_goes_where_most_bytes_of_its_inputs_are():
@@ -209,7 +210,7 @@ def test_tasks_on_values_in_shared_memory_are_shared_out_evenly():
         scene.perform()
         scene.finish()
         scene.job([Plan(x, function=2) for x in many])
-        assert [sum(map(len, flights)) for flights in scene.to_run()] == sent
+        assert [sum(map(len, batches)) for batches in scene.to_run()] == sent
         scene.finish()
 
 
@@ -296,15 +297,15 @@ def test_jobs_with_and_without_priorities_take_turns_where_those_are_0():
     assert sum(order[:6]) in (2, 3, 4), order
 
 
-def test_a_flight_ends_before_what_is_less_urgent_than_other_jobs():
+def test_a_batch_ends_before_what_is_less_urgent_than_other_jobs():
     scene = Scene(workers=1)
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(20)])
     scene.job([option(Plan(), priority=p) for p in (5, 5, -5)], has_priorities=True)
     scene.fly()
     scene.fly()
-    flights = [[n.task._options.priority for n in f] for f in scene.to_run()[0]]
-    assert flights == [[5, 5], [0, 0, 0, 0]]
+    batches = [[n.task._options.priority for n in f] for f in scene.to_run()[0]]
+    assert batches == [[5, 5], [0, 0, 0, 0]]
     scene.finish()
 
 
@@ -358,7 +359,7 @@ def test_a_job_that_may_have_one_worker_stays_there():
     run = scene.job([Plan(function=number) for number in (2, 3, 4)], cap=1)
     scene.fly(0)  # that one has nothing to do, too, when the other has
     while not run.over:
-        assert [len(flights) for flights in scene.to_run()] == [0, 1]
+        assert [len(batches) for batches in scene.to_run()] == [0, 1]
         scene.act(1)
 
 
@@ -378,18 +379,18 @@ def test_no_more_workers_are_asked_for_than_there_is_work_for():
     scene.finish()
 
 
-def test_a_late_flight_is_shared_out():
+def test_a_late_batch_is_shared_out():
     scene = Scene()
     scene.learn(1, seconds=1e-6)
     run = scene.job([Plan() for _ in range(40)], cap=1)
     scene.learn(2, seconds=1)
     busy = scene.state.workers[0]
-    (flight,) = busy.flights
-    assert len(flight.nodes) == 40
+    (batch,) = busy.batches
+    assert len(batch.nodes) == 40
     scene.steps(0, 2)  # it begins with the first
     run.job.cap = 2
     scene.rng.randint = lambda low, high: high  # it gives back all that it can
-    worker_events.overdue(scene.state, busy, flight.number)
+    worker_events.overdue(scene.state, busy, batch.number)
     scene.perform()
     scene.fake(0).serve()
     while scene.fake(0).told:
@@ -402,14 +403,14 @@ def test_a_late_flight_is_shared_out():
     assert run.over
 
 
-def test_a_late_flight_stays_where_its_job_may_have_no_other_worker():
+def test_a_late_batch_stays_where_its_job_may_have_no_other_worker():
     scene = Scene()
     scene.learn(1, seconds=1e-6)
     scene.job([Plan() for _ in range(40)], cap=1)
     scene.steps(0, 2)
     busy = scene.state.workers[0]
-    worker_events.overdue(scene.state, busy, busy.flights[0].number)
+    worker_events.overdue(scene.state, busy, busy.batches[0].number)
     scene.perform()
-    assert busy.flights[0].is_late and not busy.recalling
+    assert busy.batches[0].is_late and not busy.recalling
     scene.job([Plan() for _ in range(2)], cap=2)  # it goes to the other
-    assert [len(flights) for flights in scene.to_run()] == [1, 1]
+    assert [len(batches) for batches in scene.to_run()] == [1, 1]

@@ -13,7 +13,7 @@ from state_scene import Scene, chain
 from state_simulator import Simulator
 
 from lazyflow.schedulers.processes import decisions
-from lazyflow.schedulers.processes.worker.task_worker import RunningFlight
+from lazyflow.schedulers.processes.worker.task_worker import RunningBatch
 
 HARD = {
     "nodes": 20, "workers": 4, "jobs": 6, "lazy": 0.25, "sticks": 0.2, "batches": 0.5,
@@ -80,40 +80,40 @@ def test_a_fake_that_is_given_a_wrong_task_says_so():
     scene.job([chain(2, kind=LARGE)])
     fake: Fake = scene.fake(0)
     fake.step()
-    fake.flight.todo[0].inputs = [10**9]
+    fake.batch.todo[0].inputs = [10**9]
     with pytest.raises(KeyError):
         fake.step()
 
 
 def test_times_of_tasks_that_ran_after_a_part_was_answered_are_answered_too():
-    flight = RunningFlight(1, [], None)
-    flight.add_time(5, 2, 0.5)
-    flight.failed.append((7, None, None))
-    assert flight.take_outcomes() == ([(7, None, None)], [], {5: (2, 0.5)}, [], [])
-    flight.add_time(5, 1, 0.25)
-    flight.add_time(6, 0, 0.25)  # no call
-    assert flight.take_outcomes() == ([], [], {5: (1, 0.25)}, [], [])
+    batch = RunningBatch(1, [], None)
+    batch.add_time(5, 2, 0.5)
+    batch.failed.append((7, None, None))
+    assert batch.take_outcomes() == ([(7, None, None)], [], {5: (2, 0.5)}, [], [])
+    batch.add_time(5, 1, 0.25)
+    batch.add_time(6, 0, 0.25)  # no call
+    assert batch.take_outcomes() == ([], [], {5: (1, 0.25)}, [], [])
 
 
-def test_a_timed_flight_answers_when_each_task_ran():
-    flight = RunningFlight(1, [(7, "first"), (8, "second")], 0.0)
-    assert flight.take() == (7, "first")
-    ((i, start, end, cpu),) = flight.take_outcomes()[3]  # by the other thread, while it runs
+def test_a_timed_batch_answers_when_each_task_ran():
+    batch = RunningBatch(1, [(7, "first"), (8, "second")], 0.0)
+    assert batch.take() == (7, "first")
+    ((i, start, end, cpu),) = batch.take_outcomes()[3]  # by the other thread, while it runs
     assert (i, cpu) == (7, None)
     assert start <= end
-    assert flight.take() == (8, "second")
+    assert batch.take() == (8, "second")
     with pytest.raises(IndexError):
-        flight.take()
-    first, second = flight.take_outcomes()[3]
+        batch.take()
+    first, second = batch.take_outcomes()[3]
     assert (first[0], second[0]) == (7, 8)
     assert start == first[1] <= first[2] == second[1] <= second[2]
     for _, start, end, cpu in (first, second):
         assert 0 <= cpu <= end - start
-    assert flight.take_outcomes()[3] == []
+    assert batch.take_outcomes()[3] == []
 
 
 def test_one_module_changes_where_tasks_are_and_their_counts():
-    fields = {"phase", "open", "flying", "left", "unsent", "site", "home", "holder", "copies"}
+    fields = {"phase", "open", "under_way", "left", "unsent", "site", "home", "holder", "copies"}
     writers = {
         path.name
         for path in Path(decisions.__file__).parent.glob("*.py")

@@ -129,7 +129,7 @@ class BorrowedActor:
         """Note that the owner has refused a call: the actor has ended."""
         self._has_ended = True
 
-    def forget(self, call: ActorCall) -> None:
+    def cancel_call(self, call: ActorCall) -> None:
         """Keep a call from beginning: its future was cancelled."""
         if self._link is not None:
             self._link.cancel(call)
@@ -153,9 +153,9 @@ def _message(number: int, item: PackedCall) -> tuple[tuple[Any, ...], list[Any]]
     buffers: list[Any] = []
 
     def counted(packed: Packed) -> tuple[bytes, int]:
-        stream, found = packed
-        buffers.extend(found)
-        return stream, len(found)
+        stream, views = packed
+        buffers.extend(views)
+        return stream, len(views)
 
     arguments = counted(item.arguments) if item.flags & BLOB else item.arguments
     sources = range(len(item.values)) if item.sources is None else item.sources
@@ -227,7 +227,7 @@ class OwnerLink:
         return self._calls.pop(n, None) is None  # else the thread that reads has failed it
 
     def cancel(self, call: ActorCall) -> None:
-        """Tell the owner that nobody wants the result of a call, if it was sent."""
+        """Tell the owner that the result of a call is not wanted any more, if it was sent."""
         n = self._number_of(call)
         if n and self._calls.pop(n, None) is not None:
             self._sent((CANCEL, n))
@@ -259,9 +259,9 @@ class OwnerLink:
     def _read(self) -> None:
         _is_reading.is_it = True
         try:
-            while (found := self._peer.read()) is not None:
-                self._take(*found)
-                found = None  # hold no values while asleep
+            while (message := self._peer.read()) is not None:
+                self._take(*message)
+                message = None  # hold no values while asleep
         finally:
             self._end()
 
@@ -352,7 +352,7 @@ def borrow(
 
 
 def pin(address: Address, number: int) -> None:
-    """Have an owner keep an actor for good: its handle is pickled, for nobody knows how long."""
+    """Have an owner keep an actor for good: its handle is pickled, to be opened at any time."""
     link = link_to(address)
     if link is not None:
         asked = link.ask(PIN, number)
@@ -380,13 +380,13 @@ def find(name: str, address: Address, make: Callable[..., T]) -> T | None:
     It gets the number of the actor, and what its handle is made of.
     """
     link = link_to(address)
-    found = None if link is None else link.ask(FIND, name).outcome_now()[0]
-    if link is None or found is None:
+    address_and_name = None if link is None else link.ask(FIND, name).outcome_now()[0]
+    if link is None or address_and_name is None:
         return None
     try:
-        return make(*found)
+        return make(*address_and_name)
     finally:
-        link.release(found[0])
+        link.release(address_and_name[0])
 
 
 def _after_fork() -> None:

@@ -189,9 +189,9 @@ class _BorrowerLink:
         threading.Thread(target=self._answer, name="lazyflow-answers", daemon=True).start()
         try:
             with borrowed.reading():
-                while (found := self.peer.read()) is not None:
-                    self._take(*found)
-                    found = None  # hold no values while asleep
+                while (message := self.peer.read()) is not None:
+                    self._take(*message)
+                    message = None  # hold no values while asleep
         finally:
             self._answers.put(None)
 
@@ -271,15 +271,15 @@ class _BorrowerLink:
         Fetching a value takes time, and a borrower may not read before this end has read.
         """
         try:
-            while (found := self._answers.get()) is not None:
-                n, what = found
+            while (answer := self._answers.get()) is not None:
+                n, what = answer
                 if isinstance(what, TaskFuture):
                     self._calls.pop(n, None)
                     borrowed.wait_until_held()  # of its arguments: the borrower may drop them now
                     self._answer_call(n, what)
                 else:
                     self.peer.send((wire.ANSWER, n, True, what, False))
-                found = what = None  # hold no values while asleep
+                answer = what = None  # hold no values while asleep
         except OSError:  # it is gone
             pass
         finally:

@@ -30,7 +30,7 @@ RELEASE = 1  # number of the actor: it has no handle any more
 PIN = 2  # number of the request, and of the actor: keep it for good. Answered as HOLD is
 CALL = 3  # number of the request, number of the actor, method, place, what is hidden,
 #         flags, binding, stream
-CANCEL = 4  # number of the request: nobody wants its answer
+CANCEL = 4  # number of the request whose answer is not wanted any more
 FIND = 5  # number of the request, and a name: answered by None, or by what a handle is made of
 #         and then the actor is held, as by HOLD
 AWAITED = 6  # number of a call, and the `WaitingActor` that sleeps until it has ended
@@ -80,14 +80,14 @@ class Peer:
             return None
 
     def _bytes(self, size: int) -> bytearray:
-        found = bytearray(size)
-        rest = memoryview(found)
+        content = bytearray(size)
+        rest = memoryview(content)
         while rest:
             done = self._sock.recv_into(rest)
             if not done:
                 raise EOFError("the connection has ended")
             rest = rest[done:]
-        return found
+        return content
 
     def abandon(self) -> None:
         """Close this process's end, which it has of its parent: the connection goes on."""

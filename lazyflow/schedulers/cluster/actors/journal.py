@@ -37,7 +37,7 @@ _LENGTH = struct.Struct("<I")
 _END = _LENGTH.pack(0)
 _NAME = re.compile(r"actor-[0-9a-f]{32}")
 _OLD = 7 * 86400.0  # seconds without a call after which no caller reads a file any more
-_MOST = 1 << 20  # bytes after which the last answers alone are written again
+_REWRITE_BYTES = 1 << 20  # bytes after which the last answers alone are written again
 
 #: The number of the call that began last, and the answers of the last calls.
 Entries = tuple[int, list[bytes]]
@@ -112,7 +112,7 @@ class Journal:
                 data = _LENGTH.pack(len(answer)) + answer
                 self._write(data, self._end)
                 self._end += len(data)
-                if self._end - self._start > max(_MOST, 2 * sum(map(len, self._answers))):
+                if self._end - self._start > max(_REWRITE_BYTES, 2 * sum(map(len, self._answers))):
                     self._begin_anew()
             except OSError as error:
                 self._lose(error)
@@ -284,8 +284,8 @@ def pickled_state(value: Any) -> PackedValue:
 def pickled_result(box: list[Any]) -> PackedValue:
     """Return the packed result of a call, which it takes out of `box`.
 
-    An array that nothing else holds, so that nobody can write to it, is not copied.
+    An array is copied unless the box alone holds it, since others may write to it.
     """
     only = is_alone(box)
-    found = packed(box.pop()).checked().leaving()
-    return found if only else found.copied()
+    result = packed(box.pop()).checked().leaving()
+    return result if only else result.copied()

@@ -92,7 +92,7 @@ class EngineLink(ports.ActorLink, ABC):
         """Have another process read the journal; call `then` with what it finds, or None."""
 
     @abstractmethod
-    def forget(self) -> None:
+    def release(self) -> None:
         """Release the engine's actor, which ends by that."""
 
     def began_at(self, where: str, journal_name: str, base: str | None = None) -> None:
@@ -130,7 +130,7 @@ class EngineLink(ports.ActorLink, ABC):
             self.end()
             self.actor.cancel(cause)
         elif self.actor.error is None:
-            self.forget()
+            self.release()
             then = partial(self.engine.post, self._died, cause)
             if self._journal is not None:
                 opened, self._journal = self._journal, None
@@ -142,8 +142,8 @@ class EngineLink(ports.ActorLink, ABC):
         else:
             self._close_journal()
 
-    def _died(self, cause: BaseException | None, found: journal.Entries | None) -> None:
-        last, entries = (None, []) if found is None else found
+    def _died(self, cause: BaseException | None, journal_entries: journal.Entries | None) -> None:
+        last, entries = (None, []) if journal_entries is None else journal_entries
         answers = [pickle.loads(data) for data in entries]
         self.actor.died(self, ports.ProcessEnd(
             "ended", self.where, last, [(a.number, a.outcome, a.state) for a in answers], cause,
@@ -159,14 +159,14 @@ class EngineLink(ports.ActorLink, ABC):
 
     def _bring_again(self, number: int, k: int) -> None:
         """Fetch a value here and send it: the actor could not fetch it, since its holder died."""
-        item = self.actor.flying.get(number)
+        item = self.actor.under_way.get(number)
         if item is not None:
             ports.bring_in_thread(self.engine.post, item.values[k].get, self._give, item, number, k)
 
     def _give(
         self, item: PackedCall, number: int, k: int, value: Any, error: BaseException | None
     ) -> None:
-        if self.actor.flying.get(number) is not item:
+        if self.actor.under_way.get(number) is not item:
             return
         if error is not None:
             item.call.future.set_error(error)
@@ -223,7 +223,7 @@ class EngineLink(ports.ActorLink, ABC):
     def end(self) -> None:
         """Release the engine's actor: no call is left."""
         self._is_over = True
-        self.forget()
+        self.release()
         self._close_journal()
 
     def _close_journal(self) -> None:

@@ -88,10 +88,10 @@ class EngineActor(ABC):
     def take(self, messages: journal.ActorMessages) -> None:
         """Handle messages, one after the other; return soon."""
         self._actor.skipped.update(messages.skipped)
-        for each in messages.given:
-            inputs = self._waiting.get(each.number)
+        for given in messages.given:
+            inputs = self._waiting.get(given.number)
             if inputs is not None:
-                inputs.give(each.k, each.value)
+                inputs.give(given.k, given.value)
         if messages.make is not None:
             self.journal.window = max(self.journal.window, messages.make.max_concurrency)
             self._actor.make(messages.make)

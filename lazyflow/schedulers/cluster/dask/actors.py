@@ -64,13 +64,13 @@ class DirectWay:
         """Return which of some workers can be connected to at once, or almost."""
         if client.direct_to_workers is False:
             return set()
-        attempts = {each: self._attempt(client, each) for each in workers}
+        attempts = {attempt: self._attempt(client, attempt) for attempt in workers}
         if self._met or not self._late:  # else there is no direct way to workers, it seems
-            fresh = [each for worker, each in attempts.items() if worker not in self._late]
+            fresh = [attempt for worker, attempt in attempts.items() if worker not in self._late]
             if fresh:
                 await asyncio.wait(fresh, timeout=_ANSWERED_WITHIN)
         met = {
-            worker for worker, each in attempts.items() if each.done() and worker in self._met
+            worker for worker, attempt in attempts.items() if attempt.done() and worker in self._met
         }
         self._late.update(attempts.keys() - met)
         return met
@@ -168,10 +168,10 @@ class _ActorInWorker(EngineActor):
         if self.is_closed:  # kept values would never be released
             return
         data = pickle.dumps((self.key, report), 5)
-        found = {"value": value, "state": state}
+        parts = {"value": value, "state": state}
         kept = {
             kept_key(self.key, number, what): GroupOutcome({number: packed}, {})
-            for what, packed in found.items() if packed is not None
+            for what, packed in parts.items() if packed is not None
         }
         if kept:
             self.worker.loop.add_callback(self._keep, kept, data)
@@ -214,9 +214,9 @@ class _ActorInWorker(EngineActor):
         self.is_closed = True
 
     def fetch(self, key: str, have: Callable[[GroupOutcome | None], None]) -> None:
-        found = self.worker.data.get(key)
-        if found is not None:
-            have(found)
+        value = self.worker.data.get(key)
+        if value is not None:
+            have(value)
             return
         task = asyncio.get_running_loop().create_task(self._fetch(key, have))
         self._fetches.add(task)
@@ -360,14 +360,14 @@ class DaskLink(EngineLink):
                 continue
             try:
                 asked = client._run(journal.read, self.journal_name, workers=[address])
-                found = (await asyncio.wait_for(asked, _ASKING))[address]
+                entries = (await asyncio.wait_for(asked, _ASKING))[address]
             except Exception:  # that process has ended, too
                 continue
-            if found is not None:
-                then(found)
+            if entries is not None:
+                then(entries)
                 return
         then(None)
 
-    def forget(self) -> None:
+    def release(self) -> None:
         self.engine.links.pop(self.key, None)
         self._future = None

@@ -145,7 +145,7 @@ class DaskHandle:
     def drop(self) -> None:
         """Drop the future at once, in a thread that gets no Ctrl-C: the engine's."""
         if self._release is not None:
-            self._release.forget()
+            self._release.cancel()
         _futures.pop(self._number, None)
 
 

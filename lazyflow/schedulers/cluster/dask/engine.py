@@ -100,13 +100,13 @@ class DaskEngine(Engine):
         )
 
     def annotated_retries(self) -> int:
-        found = dask.get_annotations().get("retries") or 0
-        if not isinstance(found, int):
+        retries = dask.get_annotations().get("retries") or 0
+        if not isinstance(retries, int):
             raise TypeError(
-                f"retries in dask.annotate must be a whole number; got {found!r}. For tasks that "
+                f"retries in dask.annotate must be a whole number; got {retries!r}. For tasks that "
                 "differ: lazyflow.delayed(f, retries=n)"
             )
-        return found
+        return retries
 
     def new_handle(self, run: EngineRun, group: TaskGroup, is_part: bool = False) -> DaskHandle:
         part = "part_of_" if is_part else ""  # a name of their own: the scheduler goes by names
@@ -134,15 +134,15 @@ class DaskEngine(Engine):
         batch: list[Submission] = []
         common: Any = None
         size = 0
-        for each in submissions:
-            group = each.group
-            options = scheduling_options(each.options), group.is_counted, group.runs
+        for submission in submissions:
+            group = submission.group
+            options = scheduling_options(submission.options), group.is_counted, group.runs
             if batch and (options != common or size > _MESSAGE):
                 self._hand_over(batch)
                 batch, size = [], 0
-            batch.append(each)
+            batch.append(submission)
             common = options
-            size += len(each.payload)
+            size += len(submission.payload)
         if batch:
             self._hand_over(batch)
 
@@ -237,7 +237,7 @@ class DaskEngine(Engine):
         for group in groups:
             self._groups.pop(group.number, None)
         handles = [kept.handle for group in groups for kept in group.kept()]
-        futures = [each.future for each in handles if each is not None and each.future]
+        futures = [handle.future for handle in handles if handle is not None and handle.future]
         if not futures or not self.is_usable():
             return
         client = self.client
@@ -276,11 +276,11 @@ class DaskEngine(Engine):
             wanted[result.handle] += LARGE if result.size is None else result.size
         client = self.client
         try:
-            found = client.sync(self._direct.fetched, client, wanted)
-            rest = {h.key: h.future for h in wanted if h.key not in found}
+            outcomes = client.sync(self._direct.fetched, client, wanted)
+            rest = {h.key: h.future for h in wanted if h.key not in outcomes}
             if rest:
                 others = client.gather(list(rest.values()), direct=False)
-                found.update(zip(rest, others, strict=True))
+                outcomes.update(zip(rest, others, strict=True))
         except (CancelledError, asyncio.CancelledError, RunsSpent) as error:
             if not self.is_usable():
                 raise self.translated(error) from None
@@ -289,7 +289,7 @@ class DaskEngine(Engine):
             lost += [r for r in results if self.is_lost(r.handle)]
             raise gone((lost or results)[0].task, error) from None
         for result in results:
-            result.outcome = found[result.handle.key]
+            result.outcome = outcomes[result.handle.key]
 
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
         name = f"{self.topic}/{run.name}"

@@ -70,7 +70,7 @@ class _Running:
             start_time=time(), execution_state=worker.execution_state, key=self._key
         ):
             here.slot = _WorkerSlot()
-            found = self._context.run(self.work)
+            outcome = self._context.run(self.work)
             here.slot = None
         with worker.active_threads_lock:
             del worker.active_threads[me.ident]
@@ -79,7 +79,7 @@ class _Running:
             if self._has_left:
                 pools.thread_state.proceed = False
         with suppress(RuntimeError):  # the worker has closed
-            self.loop.call_soon_threadsafe(settle, self.done, found)
+            self.loop.call_soon_threadsafe(settle, self.done, outcome)
 
     def give_up(self) -> None:
         """End for the cluster; the thread ends after its task."""
@@ -125,32 +125,32 @@ async def run_group(
     _active[name] = running
     del deps, payload, work
     try:
-        found = await running.done
+        answer = await running.done
     finally:
         del _active[name]
-    if found is None:
+    if answer is None:
         return GroupOutcome({}, {})
     outcome: GroupOutcome
-    outcome, report = found
+    outcome, report = answer
     if report:
         worker.log_event(topic, report)
     return outcome
 
 
-def settle(future: asyncio.Future[Any], found: Any) -> bool:
+def settle(future: asyncio.Future[Any], outcome: Any) -> bool:
     """Set the result of a future; return whether it had none before."""
     is_first = not future.done()
     if is_first:
-        future.set_result(found)
+        future.set_result(outcome)
     return is_first
 
 
 async def give_up_groups(name: str, numbers: list[int]) -> None:
     """Give up groups of a run, also those that come later."""
     for number in numbers:
-        found = _active.get((name, number))
-        if found is not None:
-            found.give_up()
+        running = _active.get((name, number))
+        if running is not None:
+            running.give_up()
         else:
             _unwanted[name, number] = None
     for _ in range(len(_unwanted) - _UNWANTED):

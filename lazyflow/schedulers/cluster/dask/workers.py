@@ -119,7 +119,7 @@ def started(workers: int) -> OwnCluster:
 
 
 def _key_of_its_own() -> distributed.Security | None:
-    """Return a key and a certificate that nobody else has; None where they can't be made."""
+    """Return a new key and its certificate; None where they can't be made."""
     try:
         return distributed.Security.temporary()
     except ImportError:
@@ -138,7 +138,7 @@ def _key_of_its_own() -> distributed.Security | None:
 
 RUNS = "lazyflow_runs"  # the annotation: deaths after which a group fails
 
-_MOST = 100_000  # groups whose beginnings are remembered: also of those that are forgotten
+_MAX_GROUPS = 100_000  # groups whose beginnings are remembered: also of those that are forgotten
 
 
 class SchedulerPart(SchedulerPlugin):
@@ -184,7 +184,7 @@ class SchedulerPart(SchedulerPlugin):
         self._begun[key] = count + 1
         if count + 1 == runs:
             state.suspicious = self._scheduler.allowed_failures  # the next death is the end
-        while len(self._begun) > _MOST:
+        while len(self._begun) > _MAX_GROUPS:
             self._begun.popitem(last=False)
         return True
 
@@ -374,10 +374,10 @@ def refusal(
     >>> refusal(["small"], None, cluster)[:42]
     "the cluster has no worker 'small'; it has "
     """
-    for each in workers or ():
-        if not chosen([each], cluster):
+    for name in workers or ():
+        if not chosen([name], cluster):
             return (
-                f"the cluster has no worker {each!r}; it has {_shown(cluster)}. Name workers by "
+                f"the cluster has no worker {name!r}; it has {_shown(cluster)}. Name workers by "
                 "their names, addresses or hosts: dask worker --name big, for example."
             )
     if not resources:

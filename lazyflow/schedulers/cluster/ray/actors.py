@@ -155,8 +155,8 @@ class RayLink(EngineLink):
 
         ref.future().add_done_callback(post)
 
-    def _is_there(self, found: tuple[int, str, str]) -> None:
-        pid, self._node, name = found
+    def _is_there(self, process: tuple[int, str, str]) -> None:
+        pid, self._node, name = process
         self.began_at(f"process {pid}", name, self._folder)
         self.actor.pump()
 
@@ -191,7 +191,7 @@ class RayLink(EngineLink):
             self.receive(pickle.load(stream))
         self._values = {}
         self.actor.pump()
-        if not self._there and self.actor.flying and self._theirs is not None:
+        if not self._there and self.actor.under_way and self._theirs is not None:
             self.send(ActorMessages())
 
     def kept(self, number: int, what: str) -> Any:
@@ -207,5 +207,5 @@ class RayLink(EngineLink):
         read.remote(self.journal_name, self._folder).future().add_done_callback(
             lambda future: then(None if future.exception() else future.result()))
 
-    def forget(self) -> None:
+    def release(self) -> None:
         self._theirs = self._exchange = None

@@ -183,11 +183,11 @@ class RayEngine(Engine):
             raise _lost()
         refs = list({remote.handle.ref: None for remote in remotes})  # Ray opens each as often
         try:
-            found = dict(zip(refs, ray.get(refs), strict=True))
+            outcomes = dict(zip(refs, ray.get(refs), strict=True))
         except ray.exceptions.RayError as error:
             raise self.translated(error) from None
         for remote in remotes:
-            remote.outcome = found[remote.handle.ref]
+            remote.outcome = outcomes[remote.handle.ref]
 
     def running(self, run: EngineRun) -> list[tuple[str, int]]:
         return []  # Ray knows groups only: the run names their tasks
@@ -238,13 +238,13 @@ class RayEngine(Engine):
 
 
 def _wants(resources: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, count in (resources or {}).items():
         if name in _OWN:
-            found[_OWN[name]] = count
+            options[_OWN[name]] = count
         else:
-            found.setdefault("resources", {})[name] = count
-    return found
+            options.setdefault("resources", {})[name] = count
+    return options
 
 
 def _own_path() -> list[str]:

@@ -212,7 +212,7 @@ def keep_call(
 def call_of(error: BaseException) -> FailedCall | None:
     """Return the call that an exception came from, if it is known here."""
     try:
-        found = BaseException.__getattribute__(error, _NAME)
+        call = BaseException.__getattribute__(error, _NAME)
     except Exception:
         return None
-    return found if type(found) is FailedCall and found.task is not None else None
+    return call if type(call) is FailedCall and call.task is not None else None

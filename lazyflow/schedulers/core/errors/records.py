@@ -139,8 +139,8 @@ def _frame(code: CodeType, frame: Frame) -> FrameType:
     # of the caller's process alive. It has gone to its yield, since IPython asks it for its line.
     made = FunctionType(code, {"__name__": frame.module, "__file__": frame.file})()
     next(made)
-    found: FrameType = made.gi_frame
-    return found
+    made_frame: FrameType = made.gi_frame
+    return made_frame
 
 
 @lru_cache(1024)
@@ -379,9 +379,9 @@ def _says_how(kind: type) -> bool:
 def _found(kind: type, name: str, types: tuple[type, ...] = (object,)) -> Any:
     """Return the nearest attribute of a class and its bases, by name and type."""
     for base in _mro.__get__(kind):
-        found = _class_dict.__get__(base).get(name)
-        if found is not None and issubclass(type(found), types):
-            return found
+        attribute = _class_dict.__get__(base).get(name)
+        if attribute is not None and issubclass(type(attribute), types):
+            return attribute
     return None
 
 
@@ -417,13 +417,13 @@ def _cut(value: Any, text: str) -> Any:
 
 def _slots(error: BaseException) -> dict[str, Any]:
     """Return what an exception has in slots: its classes' own and those of C."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for base in _mro.__get__(type(error)):
         if base is BaseExceptionGroup or base is BaseException:  # their slots are set elsewhere
             continue
         of_c = not base.__flags__ & _MADE_BY_PYTHON
         for name, slot in _class_dict.__get__(base).items():
-            if type(slot) is not MemberDescriptorType or name in found:
+            if type(slot) is not MemberDescriptorType or name in values:
                 continue
             if base is AttributeError and name == "obj":  # may be anything, however large
                 continue
@@ -432,8 +432,8 @@ def _slots(error: BaseException) -> dict[str, Any]:
             except AttributeError:  # not set
                 continue
             if value is not None or not of_c:  # None may stand for NULL there
-                found[name] = value
-    return found
+                values[name] = value
+    return values
 
 
 def _made(kind: type, args: tuple[Any, ...]) -> BaseException:
@@ -458,7 +458,7 @@ def _filled(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]]) 
 
 
 _MOST_NOTES = 100
-_MOST = 1_000  # exceptions in a record
+_MAX_EXCEPTIONS = 1_000  # exceptions in a record
 
 #: Taken from BaseException and type, as classes and metaclasses may override these.
 _cause: Any = BaseException.__dict__["__cause__"]
@@ -578,7 +578,7 @@ def _family(root: BaseException) -> list[BaseException]:
     while stack:
         error, relatives = stack[-1]
         for other in relatives:
-            if id(other) not in seen and len(seen) < _MOST:
+            if id(other) not in seen and len(seen) < _MAX_EXCEPTIONS:
                 seen.add(id(other))
                 stack.append((other, _relatives(other)))
                 break

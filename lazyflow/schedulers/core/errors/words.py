@@ -16,7 +16,7 @@ from lazyflow.graph.task import Task, call_arguments, function_name, task_name
 
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
 _LONGEST = 60  # characters of one argument
-_MOST = 8  # arguments of one call
+_MAX_ARGUMENTS = 8  # arguments of one call
 _HIDDEN = "<hidden>"
 
 
@@ -86,8 +86,8 @@ def call_words(
     """
     words = [summary(x, scalars) for x in args]
     words += [f"{k}={summary(v, scalars)}" for k, v in kwargs.items()]
-    if len(words) > _MOST:
-        words = [*words[:_MOST], f"... {len(words) - _MOST} more"]
+    if len(words) > _MAX_ARGUMENTS:
+        words = [*words[:_MAX_ARGUMENTS], f"... {len(words) - _MAX_ARGUMENTS} more"]
     return tuple(words)
 
 
@@ -147,11 +147,11 @@ def _hiding(
     """
     if isinstance(hide, bool):
         return (lambda at: hide), (lambda name: hide)
-    found = _ParameterNames(func)
-    rest = not found.named | {found.keywords} >= set(hide)
+    parameters = _ParameterNames(func)
+    rest = not parameters.named | {parameters.keywords} >= set(hide)
     return (
-        lambda at: found.positional[at] in hide if at < len(found.positional) else rest,
-        lambda name: name in hide or (found.keywords in hide and name not in found.named),
+        lambda at: parameters.positional[at] in hide if at < len(parameters.positional) else rest,
+        lambda name: name in hide or (parameters.keywords in hide and name not in parameters.named),
     )
 
 
@@ -170,14 +170,14 @@ class _ParameterNames:
         except Exception:  # a function of C, or an object with a signature that can't be read
             self.is_open = True
             return
-        for name, each in parameters.items():
-            if each.kind is each.VAR_KEYWORD:
+        for name, parameter in parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
                 self.keywords = name
-            if each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL):
+            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
                 self.is_open = True
                 continue
             self.named.add(name)
-            if each.kind is not each.KEYWORD_ONLY:
+            if parameter.kind is not parameter.KEYWORD_ONLY:
                 self.positional.append(name)
 
 
@@ -185,10 +185,11 @@ def check_hidden(func: Callable[..., Any], hide: tuple[str, ...] | bool) -> None
     """Raise a TypeError for a name to be hidden that is not a parameter's."""
     if isinstance(hide, bool):
         return
-    found = _ParameterNames(func)
+    parameters = _ParameterNames(func)
     for name in hide:
-        if not found.is_open and name not in found.named:
+        if not parameters.is_open and name not in parameters.named:
+            names = sorted(parameters.named)
             raise TypeError(
                 f"hide={name!r}: {function_name(func)} has no such parameter"
-                f"{config.nearest(name, found.named)} It has: {', '.join(sorted(found.named))}"
+                f"{config.nearest(name, names)} It has: {', '.join(names)}"
             )

@@ -1,4 +1,8 @@
-"""Which task goes to which worker, and how many go together in a flight."""
+"""Which task goes to which worker, and how many go together in a batch.
+
+Every event ends with `assign`. For each worker that has room it takes the next task (`first`) and
+adds more of the same job (`another`) up to the seconds of work that a batch should have (`_fair`).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     READY,
     SENT,
     WAITING,
-    Flight,
+    Batch,
     Job,
     Lane,
     Node,
@@ -39,7 +43,7 @@ from lazyflow.schedulers.processes.decisions.pool_state import Queues, State
 # shared memory moves by mapping it once, so tasks on such values are shared out evenly, wherever
 # they were made.
 
-_LATE = 1e9  # seconds; what is left of a flight that takes longer than it should
+_LATE = 1e9  # seconds; what is left of a batch that takes longer than it should
 _LOOKED_AT = 8  # tasks of a queue, before nothing is stolen from it
 
 
@@ -56,9 +60,9 @@ def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | 
         if is_valid and node.job is job:
             return following.pop()
     if following or lane.arrived or lane.queue:
-        found = _local(queues, worker, lane, job)
-        if found is not None or following or lane.arrived or lane.queue:
-            return found
+        own = _local(queues, worker, lane, job)
+        if own is not None or following or lane.arrived or lane.queue:
+            return own
     free = _pop(job) if job.ready else None
     return _steal(state, worker, job) if free is None and queues.queued else free
 
@@ -73,17 +77,15 @@ def first(state: State, worker: WorkerRecord) -> Node | None:
             node = _from_priorities(worker, urgent)
         if node is None:
             node = _local(queues, worker, lane, None)
-        if node is None and rank == 0:
-            state.is_job_of_priorities_next = not state.is_job_of_priorities_next
-            if state.is_job_of_priorities_next:
-                node = _from_priorities(worker, urgent)
+        if node is None and rank == 0 and urgent.goes_first():
+            node = _from_priorities(worker, urgent)
         if node is None and rota:
             node = _from_rota(worker, rota)
         if node is None and rank is not None:
             node = _from_priorities(worker, urgent)
         if node is not None:
             return node
-    if queues.queued and not worker.flights and not worker.fetching:
+    if queues.queued and not worker.batches and not worker.fetching:
         return _steal(state, worker)
     return None
 
@@ -115,7 +117,7 @@ def _local(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) ->
 def _queued(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
     queue = lane.queue
     bound = []
-    found = None
+    chosen = None
     while queue:
         node = queue[-1]
         if node.phase != READY or node.home is not worker:
@@ -130,11 +132,11 @@ def _queued(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -
             continue
         queues.take(node)
         if is_allowed:
-            found = node
+            chosen = node
             break
         queues.push(node)
     queue.extend(reversed(bound))
-    return found
+    return chosen
 
 
 def _arrived(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) -> Node | None:
@@ -147,7 +149,7 @@ def _arrived(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) 
         if job is not None and node.job is not job:
             return None
         arrived.popleft()
-        if node.open or (node.flying and node.site is not worker):  # an input was lost
+        if node.open or (node.under_way and node.site is not worker):  # an input was lost
             queues.unqueue(node)
         elif not may(worker, node.job):
             queues.unqueue(node)
@@ -158,7 +160,7 @@ def _arrived(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) 
 
 
 def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
-    """Take a task that may run anywhere; the next flight begins with the next job."""
+    """Take a task that may run anywhere; the next batch begins with the next job."""
     for _ in range(len(rota)):
         job = rota[0]
         node = _pop(job) if may(worker, job) else None
@@ -213,7 +215,7 @@ def may_spread(job: Job) -> bool:
 def _steal(state: State, thief: WorkerRecord, job: Job | None = None) -> Node | None:
     """Take the oldest task of another worker's queue, when moving its inputs is worth it.
 
-    One for a further place in a flight is of a given job, and has inputs that are at hand.
+    One for a further place in a batch is of a given job, and has inputs that are at hand.
     """
     for at in (0, 1) if job is None else (job.background,):
         for victim in sorted(state.workers, key=lambda w: -len(w.lanes[at].queue)):
@@ -232,8 +234,8 @@ def _steal_from(
         queue.popleft()
     if not queue:
         return None
-    is_busy = bool(victim.flights or victim.fetching or victim.recalling)
-    wait = sum(_LATE if f.is_late else f.cost for f in victim.flights)
+    is_busy = bool(victim.batches or victim.fetching or victim.recalling)
+    wait = sum(_LATE if f.is_late else f.cost for f in victim.batches)
     wait += state.paces[queue[0].function].mean * (len(queue) - (not is_busy))
     for at, node in enumerate(islice(queue, _LOOKED_AT)):
         if node.phase != READY or node.home is not victim or not may(thief, node.job):
@@ -282,7 +284,7 @@ def is_bound(queues: Queues, node: Node) -> bool:
 
 
 def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
-    """Leave a task that was taken out of a queue for the worker's next flight."""
+    """Leave a task that was taken out of a queue for the worker's next batch."""
     lane = worker.lanes[node.job.background]
     if node.phase == FETCHING:
         lane.arrived.appendleft(node)
@@ -301,24 +303,24 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
 #
 # A task goes to the worker that has most bytes of its inputs, unless that one is busy and another
 # has nothing to do; without inputs in any worker, to any that is free. What follows from tasks in a
-# flight goes into the same flight, so a flight is a subtree or a chain, and its inner values never
+# batch goes into the same batch, so a batch is a subtree or a chain, and its inner values never
 # leave the worker.
 #
-# How much goes into a flight follows from the measured durations. A task of a function that was
+# How much goes into a batch follows from the measured durations. A task of a function that was
 # never measured goes alone, then at most four times as many go as were measured, up to about
-# `TARGET` seconds of work, and more if there are more workers than `SERVED`: a flight costs the
+# `TARGET` seconds of work, and more if there are more workers than `SERVED`: a batch costs the
 # process that sends it a tenth of a millisecond, and it serves all of them. Only so many go that
-# the flights of all workers end together, since with flights of five one of two workers would get
-# ten tasks of sixteen. A flight that ends within subtrees goes on to where one value of it waits
+# the batches of all workers end together, since with batches of five one of two workers would get
+# ten tasks of sixteen. A batch that ends within subtrees goes on to where one value of it waits
 # for inputs from elsewhere, up to twice as long: several would wait for what other workers make of
 # the same subtrees, and be held meanwhile. Of what is ready in a background job each worker gets as
-# many tasks, so that values which somebody holds lie evenly. A second flight may wait at the worker
+# many tasks, so that values which somebody holds lie evenly. A second batch may wait at the worker
 # behind a short one; behind a long one, or one of unknown length, it would be held up.
 
 AHEAD = 8  # tasks that may wait for inputs on their way to one worker
-TARGET = 0.003  # seconds of work in one flight
-SERVED = 4  # workers with flights of `TARGET`: 16 would keep the caller's process busy
-_PLENTY = 4  # flights for each worker: equal ones are of `_target` to within an eighth
+TARGET = 0.003  # seconds of work in one batch
+SERVED = 4  # workers with batches of `TARGET`: 16 would keep the caller's process busy
+_PLENTY = 4  # batches for each worker: equal ones are of `_target` to within an eighth
 LEAST = TARGET / 3  # seconds; a smaller one costs more messages than the balance is worth
 
 
@@ -331,10 +333,10 @@ def assign(state: State) -> None:
         state.has_moved = False
         for busy in (0, 1):  # workers without work come first
             for worker in _in_turn(state):
-                if len(worker.flights) == busy and _has_room(worker):
-                    flight = _fill(state, worker)
-                    if flight is not None:
-                        state.out.append(Send(worker, flight))
+                if len(worker.batches) == busy and _has_room(worker):
+                    batch = _fill(state, worker)
+                    if batch is not None:
+                        state.out.append(Send(worker, batch))
     if len(state.workers) + state.starting < state.size:
         _ask_for_workers(state)
 
@@ -361,7 +363,7 @@ def _ask_for_workers(state: State) -> None:
         for job in jobs:
             wanted += min(len(job.ready), max(0, job.cap - len(job.active)))
     coming = state.starting
-    coming += sum(not w.up or not (w.flights or w.doomed) for w in state.workers)
+    coming += sum(not w.up or not (w.batches or w.doomed) for w in state.workers)
     count = min(wanted - coming, state.size - len(state.workers) - state.starting)
     if count > 0:
         state.starting += count
@@ -371,75 +373,75 @@ def _ask_for_workers(state: State) -> None:
 def _has_room(worker: WorkerRecord) -> bool:
     if not worker.up or worker.doomed or worker.recalling:
         return False
-    if not worker.flights:
+    if not worker.batches:
         return True
-    last = worker.flights[-1]
+    last = worker.batches[-1]
     return last.is_short and not last.is_late
 
 
-# -- one flight -----------------------------------------------------------------------------
+# -- one batch -----------------------------------------------------------------------------
 
 
-def _fill(state: State, worker: WorkerRecord) -> Flight | None:
-    """Make a flight of what the worker should do next; None when there is nothing."""
+def _fill(state: State, worker: WorkerRecord) -> Batch | None:
+    """Make a batch of what the worker should do next; None when there is nothing."""
     node = _first_there(state, worker)
     if node is None:
         return None
-    state.flight_count += 1
-    flight = Flight(state.flight_count)
-    state.refcounts.sent(node, worker, flight)
+    state.batch_count += 1
+    batch = Batch(state.batch_count)
+    state.refcounts.sent(node, worker, batch)
     node.job.last = worker
     pace = state.paces[node.function]
     if not pace.allowed or node.task._options.crash_retries == 0:
-        flight.is_short = False
+        batch.is_short = False
     else:
-        flight.cost = pace.mean
+        batch.cost = pace.mean
         more = pace.allowed - 1
         if node.job.background:
             more = min(more, _even(state, worker, node.job))
-        _extend(state, worker, flight, [more, pace.mean])
-        flight.is_short = flight.cost < 2 * _target(state)
-    flight.unanswered = len(flight.nodes)
-    flight.forget, worker.forget = worker.forget, []
-    worker.flights.append(flight)
-    return flight
+        _extend(state, worker, batch, [more, pace.mean])
+        batch.is_short = batch.cost < 2 * _target(state)
+    batch.unanswered = len(batch.nodes)
+    batch.to_drop, worker.to_drop = worker.to_drop, []
+    worker.batches.append(batch)
+    return batch
 
 
 def _first_there(state: State, worker: WorkerRecord) -> Node | None:
     """Take the next task that can be sent at once; those before it wait for their inputs."""
     while True:
         node = first(state, worker)
-        if node is None or node.flying == len(node.distinct):
+        if node is None or node.under_way == len(node.distinct):
             return node
-        found = _has_inputs(state, worker, node)
-        if found:
+        is_there = _has_inputs(state, worker, node)
+        if is_there:
             return node
-        if found is None:
+        if is_there is None:
             return None
 
 
-def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[float]) -> None:
+def _extend(state: State, worker: WorkerRecord, batch: Batch, budget: list[float]) -> None:
     """Let more tasks of the same job go along; `budget` is that of the first task's function.
 
     A budget is how many more tasks of a function may go, and the seconds that one takes.
     """
-    first = flight.nodes[0]
+    first = batch.nodes[0]
     job = first.job
     lane = worker.lanes[job.background]
     budgets = {first.function: budget}
     sent = state.refcounts.sent
-    cost = flight.cost
+    cost = batch.cost
     limit = _fair(state, worker, lane, job, cost)
     most = limit + min(limit, _target(state))
-    while cost < limit or (cost < most and _is_within(lane, flight)):
+    while cost < limit or (cost < most and _is_within(lane, batch)):
         node = another(state, worker, lane, job)
         if node is None:
             break
-        if node.flying < len(node.distinct):
-            found = _has_inputs(state, worker, node)
-            if found is None:
+        if node.under_way < len(node.distinct):
+            is_there = _has_inputs(state, worker, node)
+            if is_there is None:
                 break
-            if not found:
+            if not is_there:
                 continue
         function = node.function
         known = budgets.get(function)
@@ -449,28 +451,28 @@ def _extend(state: State, worker: WorkerRecord, flight: Flight, budget: list[flo
         if not known[0] or node.task._options.crash_retries == 0:
             put_back(state.queues, worker, node)
             break
-        sent(node, worker, flight)
+        sent(node, worker, batch)
         known[0] -= 1
         cost += known[1]
-    flight.cost = cost
+    batch.cost = cost
 
 
-def _is_within(lane: Lane, flight: Flight) -> bool:
-    """Tell whether a flight that ended here would leave several values for what comes later."""
+def _is_within(lane: Lane, batch: Batch) -> bool:
+    """Tell whether a batch that ended here would leave several values for what comes later."""
     following = lane.following
-    return flight.joins > 1 or bool(following and len(following[-1].distinct) > 1)
+    return batch.joins > 1 or bool(following and len(following[-1].distinct) > 1)
 
 
 def _target(state: State) -> float:
-    """Return the seconds of work that a flight should have, where there is enough of it."""
+    """Return the seconds of work that a batch should have, where there is enough of it."""
     return TARGET * max(1.0, len(state.workers) / SERVED)
 
 
 def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float) -> float:
-    """Return the seconds of work up to which one more task goes into a flight.
+    """Return the seconds of work up to which one more task goes into a batch.
 
-    The worker's part of all the work that is sent and ready goes in equal flights of about
-    `_target`, or in one flight where two would be sent at once anyway. What is queued for the
+    The worker's part of all the work that is sent and ready goes in equal batches of about
+    `_target`, or in one batch where two would be sent at once anyway. What is queued for the
     worker is its own, unless all can have the inputs, and so is what follows from what it was sent.
     """
     target = _target(state)
@@ -482,13 +484,13 @@ def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float)
         return target - mean / 2
     else:
         there = [w for w in state.workers if w.up and not w.doomed]
-        flying = sum(f.cost for w in there for f in w.flights)
+        under_way = sum(f.cost for w in there for f in w.batches)
         queues = [w.lanes[job.background].queue for w in there]
         shared = sum(len(queue) for queue in queues if queue and is_at_hand(queue[0]))
-        whole = (len(job.ready) + shared + 1) * mean + flying
-        part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.flights)
-    flights = round(part / target)
-    return max(part if flights <= 2 else part / flights, LEAST) - mean / 2
+        whole = (len(job.ready) + shared + 1) * mean + under_way
+        part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.batches)
+    batches = round(part / target)
+    return max(part if batches <= 2 else part / batches, LEAST) - mean / 2
 
 
 def _even(state: State, worker: WorkerRecord, job: Job) -> int:
@@ -529,7 +531,7 @@ def _send_to_stuck(state: State, node: Node, source: Node) -> None:
     queues.unqueue(node)
     if next(others, None) is not None:
         state.refcounts.fail_all(node, stuck[source])
-    elif not node.flying:
+    elif not node.under_way:
         assert source.holder is not None
         queues.queue_at(source.holder, node)
         state.has_moved = True

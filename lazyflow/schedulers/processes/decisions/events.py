@@ -1,4 +1,8 @@
-"""What happens to the state when workers answer or die, values come, and jobs begin or end."""
+"""The events: workers answer or die, values come or are not needed any more, jobs begin or end.
+
+Each event is a function of the `State` (pool_state.py), called by the driver. It changes the state
+and ends with `assign`, which sends what can be sent now.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +21,20 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     SENT,
     WAITING,
     Arrived,
-    Flight,
+    Batch,
     Free,
     Job,
     Lost,
     Node,
+    Pace,
     Recall,
     ToWorker,
     WorkerRecord,
 )
 from lazyflow.schedulers.processes.decisions.pool_state import State, purge
+
+GROWTH = 4  # times as many tasks of one function in a batch as were measured so far
+_MAX_CALLS = 1 << 20  # of one function in a batch
 
 # -- events of answers: a worker's tasks are done, have failed, come back, or returned lazy values
 
@@ -40,7 +48,7 @@ def answered(
     times: dict[int, tuple[int, float]],
     deferred: Sequence[Node] = (),
 ) -> None:
-    """Take a worker's answer to a flight, or to a part of it.
+    """Take a worker's answer to a batch, or to a part of it.
 
     Parameters
     ----------
@@ -53,11 +61,11 @@ def answered(
     deferred
         Nodes that were not run, since an input turned out to be a lazy value.
     """
-    flight = worker.flight(number)
+    batch = _batch_of(worker, number)
     for function, (calls, seconds) in times.items():
-        state.paces[function].measured(calls, seconds)
-        if flight is not None:
-            flight.nodes[0].job.seconds += seconds
+        _measured(state.paces[function], calls, seconds)
+        if batch is not None:
+            batch.nodes[0].job.seconds += seconds
     for node, value, size, is_there in done:
         state.done(node, worker, value, size, is_there)
     for node, error in failed:
@@ -65,21 +73,34 @@ def answered(
         state.refcounts.fail_all(node, error, worker)
     if deferred:
         _defer(state, worker, deferred)
-    _count_answers(worker, flight, len(done) + len(failed) + len(deferred))
+    _count_answers(worker, batch, len(done) + len(failed) + len(deferred))
     assign(state)
+
+
+def _batch_of(worker: WorkerRecord, number: int) -> Batch | None:
+    """Return the batch of a number, unless all of it was answered."""
+    return next((f for f in worker.batches if f.number == number), None)
+
+
+def _measured(pace: Pace, calls: int, seconds: float) -> None:
+    """Learn that so many calls of a function took so long."""
+    mean = seconds / calls
+    # Recent calls count for more: half of what is known comes from the last answer.
+    pace.mean = (pace.mean + mean) / 2 if pace.allowed else mean
+    pace.allowed = max(pace.allowed, min(calls * GROWTH, _MAX_CALLS))
 
 
 def recalled(
     state: State, worker: WorkerRecord, groups: Iterable[tuple[int, Sequence[Node]]]
 ) -> None:
-    """Take back what a worker did not begin: the nodes of each flight; the last sent come first."""
+    """Take back what a worker did not begin: the nodes of each batch; the last sent come first."""
     worker.recalling = False
     back: list[Node] = []
     for number, nodes in groups:
         for node in nodes:
             state.refcounts.unsend(node, worker)
         back += nodes
-        _count_answers(worker, worker.flight(number), len(nodes))
+        _count_answers(worker, _batch_of(worker, number), len(nodes))
     for node in back:
         state.refcounts.requeue(node)
     assign(state)
@@ -88,7 +109,7 @@ def recalled(
 def postponed(state: State, worker: WorkerRecord, number: int, node: Node) -> None:
     """Learn that a task returned a lazy value: `provide` or `fail` comes later."""
     state.refcounts.postponed(node, worker)
-    _count_answers(worker, worker.flight(number), 1)
+    _count_answers(worker, _batch_of(worker, number), 1)
     if node.job.over:
         state.refcounts.abandon([node])
 
@@ -98,18 +119,18 @@ def _defer(state: State, worker: WorkerRecord, nodes: Sequence[Node]) -> None:
     for node in reversed(nodes):
         state.refcounts.unsend(node, worker)
     for node in nodes:
-        worker.forget.append(node.id)  # it knows that another run makes it
+        worker.to_drop.append(node.id)  # it knows that another run makes it
         node.stays = True  # what was sent after it will come back, too
         for source in node.distinct:
             source.stays = True
         state.refcounts.requeue(node)
 
 
-def _count_answers(worker: WorkerRecord, flight: Flight | None, count: int) -> None:
-    if flight is not None:
-        flight.unanswered -= count
-        if not flight.unanswered:
-            worker.flights.remove(flight)
+def _count_answers(worker: WorkerRecord, batch: Batch | None, count: int) -> None:
+    if batch is not None:
+        batch.unanswered -= count
+        if not batch.unanswered:
+            worker.batches.remove(batch)
 
 
 # -- events of values: they are given, arrive, can't be had, are asked for, or are held no more
@@ -124,9 +145,9 @@ def provide(state: State, node: Node, value: Any, size: int = 0) -> None:
     assign(state)
 
 
-def packed(state: State, found: Iterable[tuple[Node, tuple[Any, ...]]]) -> None:
+def packed(state: State, outcomes: Iterable[tuple[Node, tuple[Any, ...]]]) -> None:
     """Take the arguments of some tasks as they are sent."""
-    for node, arguments in found:
+    for node, arguments in outcomes:
         state.lineage.packed(node, arguments)
     assign(state)
 
@@ -188,7 +209,7 @@ def want(state: State, node: Node) -> None:
 
 
 def unpin(state: State, node: Node) -> None:
-    """Learn that nobody outside holds the value of a node any more."""
+    """Learn that the last holder outside has let go of the value of a node."""
     if node.pinned:
         state.refcounts.unpin(node)
         state.refcounts.not_unsafe(node)
@@ -237,7 +258,7 @@ def add_job(state: State, job: Job, failed: Iterable[tuple[Node, Any]] = ()) -> 
     for node, error in failed:
         state.refcounts.fail_all(node, error)
     for node in reversed(job.nodes):  # the first in the plan on top of the stacks
-        if node.phase == WAITING and not node.open and not node.flying:
+        if node.phase == WAITING and not node.open and not node.under_way:
             state.queues.make_ready(node)
     assign(state)
 
@@ -285,7 +306,7 @@ def _run_later_again(state: State, job: Job) -> None:
 
 
 def give_up(state: State, nodes: Iterable[Node]) -> None:
-    """Give tasks up that nobody needs."""
+    """Give up tasks that are not needed any more."""
     unneeded = set(nodes)
     for node in unneeded:
         if node.pinned and node.phase < SENT and node not in node.job.delivered:
@@ -323,12 +344,12 @@ def worker_up(state: State, worker: WorkerRecord) -> None:
 
 
 def overdue(state: State, worker: WorkerRecord, number: int) -> None:
-    """Learn that a flight takes longer than it should while other workers have nothing."""
-    flight = worker.flight(number)
-    if flight is not None:
-        flight.is_late = True
-        is_behind = flight.unanswered > 1 or len(worker.flights) > 1
-        if is_behind and any(may_spread(f.nodes[0].job) for f in worker.flights):
+    """Learn that a batch takes longer than it should while other workers have nothing."""
+    batch = _batch_of(worker, number)
+    if batch is not None:
+        batch.is_late = True
+        is_behind = batch.unanswered > 1 or len(worker.batches) > 1
+        if is_behind and any(may_spread(f.nodes[0].job) for f in worker.batches):
             recall(state, worker)
         for node in tuple(worker.fetching):  # what it waits for is of use elsewhere
             if may_spread(node.job):
@@ -395,8 +416,8 @@ def _guilty(worker: WorkerRecord, charged: int, pickled: int) -> Node | None:
     if pickled:
         node = worker.holding.get(pickled)
         return node if node is not None and node.phase == DONE and node.sharing else None
-    for flight in worker.flights:
-        for node in flight.nodes:
+    for batch in worker.batches:
+        for node in batch.nodes:
             if node.id == charged and node.phase == SENT and node.home is worker:
                 return node
     return None
@@ -405,12 +426,12 @@ def _guilty(worker: WorkerRecord, charged: int, pickled: int) -> Node | None:
 def _take_back(state: State, worker: WorkerRecord) -> list[Node]:
     """Undo what was sent to a worker or queued for it, last first."""
     back = []
-    for flight in reversed(worker.flights):
-        for node in reversed(flight.nodes):
+    for batch in reversed(worker.batches):
+        for node in reversed(batch.nodes):
             if node.phase == SENT and node.home is worker:
                 state.refcounts.unsend(node, worker)
                 back.append(node)
-    worker.flights.clear()
+    worker.batches.clear()
     waiting = list(worker.fetching)
     for lane in worker.lanes:
         waiting += [n for n in lane.queue if n.phase == READY and n.home is worker]

@@ -1,4 +1,7 @@
-"""What the decisions are about: tasks, jobs and workers, and the instructions that come of them."""
+"""Records of tasks, values, jobs and workers, and the instructions for the driver.
+
+Records have no behaviour: pool_state.py and events.py change them.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ if TYPE_CHECKING:
 
 # -- nodes --------------------------------------------------------------------------------
 #
-# What the decisions know of tasks, of jobs, of workers with their flights, and of functions.
+# What the decisions know of tasks, of jobs, of workers with their batches, and of functions.
 #
 # A `Node` is a task of a run. Its counts are over distinct inputs and distinct users. For a node
 # that still has to run,
 #
-#     open     inputs that are neither made nor sent to a worker to be made
-#     flying   inputs that were sent to a worker and are not made yet; `site` is that worker, or
-#              MIXED when there are several
+#     open        inputs that are neither made nor sent to a worker to be made
+#     under_way   inputs that were sent to a worker and are not made yet; `site` is that worker, or
+#                 MIXED when there are several
 #
 # and for every node ``left`` counts the users that are not done (and one for a pin: somebody
 # outside holds the value), ``unsent`` the users that were not sent anywhere.
@@ -41,9 +44,6 @@ FAILED = 6
 
 IF_SMALL = 1  # the parent wants the value of a node if it is small
 ALWAYS = 2  # the parent wants the value of a node, large or small
-
-GROWTH = 4  # times as many tasks of one function in a flight as were measured so far
-_MOST = 1 << 20  # tasks of one function in a flight
 
 
 class _NoValue:
@@ -90,13 +90,13 @@ class WorkerRecord:
 
     up
         Whether it can be sent tasks.
-    flights
-        The flights that it was sent and has not answered, oldest first.
+    batches
+        The batches that it was sent and has not answered, oldest first.
     lanes
         The tasks that should run there: those of foreground jobs, and those of background jobs.
     holding
         The nodes whose values are in its memory, by id.
-    forget
+    to_drop
         Ids of values that it can drop; they are sent with the next message.
     fetching
         Tasks that wait for inputs on their way to it: how many are still missing.
@@ -111,10 +111,10 @@ class WorkerRecord:
         self.serial = serial
         self.up = False
         self.doomed = False
-        self.flights: deque[Flight] = deque()
+        self.batches: deque[Batch] = deque()
         self.lanes = (Lane(), Lane())
         self.holding: dict[int, Node] = {}
-        self.forget: list[int] = []
+        self.to_drop: list[int] = []
         self.fetching: dict[Node, int] = {}
         self.recalling = False
 
@@ -122,10 +122,6 @@ class WorkerRecord:
     def queue(self) -> bool:
         """Whether tasks may wait for this worker that it was not sent yet."""
         return bool(self.lanes[0].queue or self.lanes[1].queue or self.fetching)
-
-    def flight(self, number: int) -> Flight | None:
-        """Return the flight of a number, unless all of it was answered."""
-        return next((f for f in self.flights if f.number == number), None)
 
     def __repr__(self) -> str:
         return f"<WorkerRecord {self.serial}>"
@@ -135,24 +131,24 @@ MIXED = WorkerRecord(-1)
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class Batch:
     """Tasks that are sent to a worker in one message.
 
-    forget
+    to_drop
         The ids of values that the worker drops before it begins: those that were to be dropped
-        when the flight was made. A later id may be of a value that the flight needs.
+        when the batch was made. A later id may be of a value that the batch needs.
     loads
         The nodes whose values go along, since the worker does not have them yet.
     drops
         For each task the ids of the values that the worker drops after it: no later task there
         needs them.
     cost
-        Seconds that the flight should take, as far as known.
+        Seconds that the batch should take, as far as known.
     is_short
-        All its tasks are known to be short, so that another flight may be sent after it.
+        All its tasks are known to be short, so that another batch may be sent after it.
     joins
         The number of tasks that wait for it and for what was sent nowhere yet; it is lower by those
-        that earlier flights of the worker have left so, and that it lets go along.
+        that earlier batches of the worker have left so, and that it lets go along.
     is_late
         It takes longer than it should.
     unanswered
@@ -161,7 +157,7 @@ class Flight:
 
     number: int
     nodes: list[Node] = field(default_factory=list)
-    forget: list[int] = field(default_factory=list)
+    to_drop: list[int] = field(default_factory=list)
     loads: list[Node] = field(default_factory=list)
     drops: list[tuple[int, ...]] = field(default_factory=list)
     cost: float = 0.0
@@ -190,7 +186,7 @@ class Node:
         The holder drops the value after a task that was sent to it: no message is needed for that.
     stays
         The holder drops the value after no task, since something else may read it there: it is
-        dropped by `WorkerRecord.forget` only.
+        dropped by `WorkerRecord.to_drop` only.
     sharing
         The holder was asked to send the value to the parent.
     keep
@@ -213,7 +209,7 @@ class Node:
     users: list[Node] = field(default_factory=list)
     phase: int = WAITING
     open: int = 0
-    flying: int = 0
+    under_way: int = 0
     left: int = 0
     unsent: int = 0
     site: WorkerRecord | None = None
@@ -242,7 +238,7 @@ class Job:
     Parameters
     ----------
     run
-        The `RemoteRun`; opaque here.
+        The `PoolRun`; opaque here.
     cap
         How many workers may have tasks of it at once.
     background
@@ -260,7 +256,7 @@ class Job:
         Ready tasks that may go anywhere, a stack; whether the job is in the queues' `rota`, or
         `by_priority` if it has priorities. Entries may be out of date.
     last
-        The worker that got its last flight.
+        The worker that got its last batch.
     crashes
         How many workers its tasks have killed.
     given
@@ -322,31 +318,24 @@ class Pace:
     mean
         Seconds that a call takes; before the first is measured, a guess.
     allowed
-        How many tasks of the function may go in one flight with others; 0: none was measured.
+        How many tasks of the function may go in one batch with others; 0: none was measured.
     """
 
     mean: float = 0.01
     allowed: int = 0
 
-    def measured(self, calls: int, seconds: float) -> None:
-        """Take in that so many calls took so long."""
-        mean = seconds / calls
-        # Recent calls count for more: half of what is known comes from the last answer.
-        self.mean = (self.mean + mean) / 2 if self.allowed else mean
-        self.allowed = max(self.allowed, min(calls * GROWTH, _MOST))
-
 
 # -- what the decisions have the driver do: a class for each kind of instruction ----------
 #
 # They are appended to `State.out`, and done once each, in order. A worker also has ids of values in
-# `WorkerRecord.forget` that go with its next flight, or with a message of their own.
+# `WorkerRecord.to_drop` that go with its next batch, or with a message of their own.
 
 
 class Send(NamedTuple):
-    """Send a flight of tasks."""
+    """Send a batch of tasks."""
 
     worker: WorkerRecord
-    flight: Flight
+    batch: Batch
 
 
 class Share(NamedTuple):
@@ -391,7 +380,7 @@ class Lost(NamedTuple):
 
 
 class EndLater(NamedTuple):
-    """End the run that makes a node's value in the place of its task: nobody needs it.
+    """End the run that makes a node's value in the place of its task: it is not needed.
 
     `parent` is the parent of that run if it is not the job's own run.
     """
@@ -406,14 +395,14 @@ class Pack(NamedTuple):
     node: Node
 
 
-class Forget(NamedTuple):
-    """Forget the run of a job: nothing of it can be needed again."""
+class DropJob(NamedTuple):
+    """Drop the run of a job: nothing of it can be needed again."""
 
     job: Job
 
 
 class Free(NamedTuple):
-    """Free this `Encoded`, or that of this `Literal`: nobody needs it."""
+    """Free this `Encoded`, or that of this `Literal`: it is not needed any more."""
 
     value: Any
 
@@ -427,5 +416,5 @@ class Start(NamedTuple):
 #: Those that are void when their worker dies before they are carried out.
 ToWorker: TypeAlias = Send | Share | Recall
 Instruction: TypeAlias = (
-    ToWorker | Deliver | ReportFailure | Arrived | Lost | EndLater | Pack | Forget | Free | Start
+    ToWorker | Deliver | ReportFailure | Arrived | Lost | EndLater | Pack | DropJob | Free | Start
 )

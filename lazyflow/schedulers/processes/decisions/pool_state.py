@@ -1,13 +1,8 @@
-"""The state of the processes scheduler: queues, counts of uses, lineage, and `State`, with all.
+"""The state of the pool: queues of ready tasks, counts of uses, and the lineage of lost values.
 
-Once a job is taken in, all changes of where a task is (`Node.phase` and its places) and of its
-counts are made here, by what happens to it: `RefCounts.sent`, `State.done`, `RefCounts.fail_all`,
-`Lineage.remake`, `RefCounts.release`. The tests of random histories count all of it again after
-each event.
-
-Nothing here knows a clock, a process or a socket, so the decisions are tested by themselves with
-random histories. An event is a function of a `State`, in events.py; what has to be done is
-appended to `out` as an instruction, see nodes.py.
+Once a job has been added, this module alone changes where a task is (`Node.phase`, its worker)
+and its counts: in `RefCounts.sent`, `State.done`, `RefCounts.fail_all`, `Lineage.remake` and
+`RefCounts.release`. Tests play random histories of events and count everything again after each.
 """
 
 from __future__ import annotations
@@ -34,10 +29,10 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     SENT,
     WAITING,
     Arrived,
+    Batch,
     Deliver,
+    DropJob,
     EndLater,
-    Flight,
-    Forget,
     Free,
     Instruction,
     Job,
@@ -236,7 +231,7 @@ class RefCounts:
 
     # -- tasks that are sent, ran, or did not run -------------------------------------------
 
-    def sent(self, node: Node, worker: WorkerRecord, flight: Flight) -> None:
+    def sent(self, node: Node, worker: WorkerRecord, batch: Batch) -> None:
         """Count a task as sent: what follows from it can go along."""
         job = node.job
         if node.phase == FETCHING:
@@ -244,18 +239,18 @@ class RefCounts:
         node.phase = SENT
         node.home = worker
         job.active[worker] = job.active.get(worker, 0) + 1
-        flight.nodes.append(node)
+        batch.nodes.append(node)
         followers = []
         for user in node.users:
             user.open -= 1
-            user.flying += 1
+            user.under_way += 1
             if user.site is None:
                 user.site = worker
                 if user.open:
-                    flight.joins += 1
+                    batch.joins += 1
             elif user.site is worker:
                 if not user.open:
-                    flight.joins -= 1
+                    batch.joins -= 1
             else:
                 user.site = MIXED
                 continue
@@ -272,29 +267,29 @@ class RefCounts:
             if source.phase == SENT or source.holder is worker:
                 is_only = source.copies is None
             else:
-                is_only = self._load(source, worker, flight)
+                is_only = self._load(source, worker, batch)
             if is_only and not source.unsent and not source.stays:
                 source.dropped = True
                 drops.append(source.id)
-        flight.drops.append(tuple(drops))
+        batch.drops.append(tuple(drops))
 
     @staticmethod
-    def _load(source: Node, worker: WorkerRecord, flight: Flight) -> bool:
+    def _load(source: Node, worker: WorkerRecord, batch: Batch) -> bool:
         """Send a value along if the worker does not have it; return whether no other has it."""
         copies = source.copies
         if copies is None:
             copies = source.copies = []
         if worker not in copies:
             copies.append(worker)
-            flight.loads.append(source)
+            batch.loads.append(source)
             worker.holding[source.id] = source
         return source.holder is None and len(copies) == 1
 
     def leave(self, node: Node, worker: WorkerRecord) -> None:
         """Count a task as not on its way any more."""
         for user in node.users:
-            user.flying -= 1
-            if not user.flying:
+            user.under_way -= 1
+            if not user.under_way:
                 user.site = None
         job = node.job
         active = job.active
@@ -327,7 +322,7 @@ class RefCounts:
         node.distinct = ()
         node.open += 1
         node.stays = True  # tasks that were sent after it will come back and need it again
-        worker.forget.append(node.id)
+        worker.to_drop.append(node.id)
         node.job.later[node] = None
 
     def requeue(self, node: Node) -> None:
@@ -341,13 +336,13 @@ class RefCounts:
         verdict = broken.value if broken is not None else node.job.verdicts.get(node)
         if verdict is not None:
             self.fail_all(node, verdict)
-        elif not node.open and not node.flying:
+        elif not node.open and not node.under_way:
             self._queues.make_ready(node)
 
     # -- tasks that will not run ------------------------------------------------------------
 
     def abandon(self, todo: list[Node], unneeded: Set[Node] = frozenset()) -> None:
-        """Give tasks up that nobody uses, and their inputs that only they used.
+        """Give up tasks whose results are not used, and their inputs that only they used.
 
         Of the inputs, those that are in `unneeded` or of a job that is over.
         """
@@ -422,7 +417,7 @@ class RefCounts:
         if phase == DONE:
             self.release(node)
         elif phase == FAILED:
-            self.forget(node)
+            self.drop_everywhere(node)
         elif phase < SENT and node.job.over:
             self.abandon([node])
 
@@ -430,7 +425,7 @@ class RefCounts:
         """Drop a value that nothing will ask for."""
         node.phase = GONE
         if node.holder is not None or node.copies is not None:
-            self.forget(node)
+            self.drop_everywhere(node)
         value = node.value
         if value is MISSING:
             return
@@ -467,19 +462,19 @@ class RefCounts:
                 self._out.append(Free(node.value))
             node.value = MISSING
 
-    def forget(self, node: Node) -> None:
+    def drop_everywhere(self, node: Node) -> None:
         """Have the workers that have a value drop it."""
         holder = node.holder
         if holder is not None:
             node.holder = None
             del holder.holding[node.id]
             if not node.dropped:
-                holder.forget.append(node.id)
+                holder.to_drop.append(node.id)
         if node.copies is not None:
             for worker in node.copies:
                 del worker.holding[node.id]
                 if not node.dropped:
-                    worker.forget.append(node.id)
+                    worker.to_drop.append(node.id)
             node.copies = None
         if self._queues.stuck:
             self._queues.stuck.pop(node, None)
@@ -492,7 +487,7 @@ class RefCounts:
         """
         node.dropped = False
         node.stays = True
-        self.forget(node)
+        self.drop_everywhere(node)
 
     def unpin(self, node: Node) -> None:
         """Count out that somebody outside holds a value."""
@@ -517,7 +512,7 @@ class RefCounts:
         return missing
 
     def not_unsafe(self, node: Node) -> None:
-        """Keep no lineage for a value any more: it is here, or nobody holds it, or it failed."""
+        """Drop the lineage of a value: it is here, or no holder is left, or it failed."""
         self.unsafe.pop(node, None)
         job = node.job
         if node in job.unsafe:
@@ -615,7 +610,7 @@ class Lineage:
                         self._drop_kept(depended)
                     todo.append(depended)
                 job.depends = set()
-                self._out.append(Forget(job))
+                self._out.append(DropJob(job))
 
     def _drop_kept(self, job: Job) -> None:
         """Drop values that only a lineage could need."""
@@ -700,7 +695,7 @@ class Lineage:
 
     def count_in(self, node: Node) -> list[Node]:
         """Count a task in at its inputs; return those that have to be made again."""
-        node.open = node.flying = 0
+        node.open = node.under_way = 0
         node.site = None
         lost = []
         for source in node.distinct:
@@ -722,10 +717,10 @@ class Lineage:
     def wait_for(node: Node, source: Node) -> None:
         """Count an input of a task that is not made yet."""
         if source.phase == SENT:
-            node.flying += 1
+            node.under_way += 1
             # What is sent there takes the value along, so this task must not follow.
             at = MIXED if source.dropped else source.home
-            node.site = at if node.flying == 1 or node.site is at else MIXED
+            node.site = at if node.under_way == 1 or node.site is at else MIXED
         elif source.phase < SENT:
             node.open += 1
 
@@ -749,7 +744,7 @@ class Lineage:
         """Take the arguments of a node as they are sent."""
         node.packed = arguments
         node.open -= 1
-        if not node.open and not node.flying:
+        if not node.open and not node.under_way:
             self._queues.make_ready(node)
 
     def remake_dropped(self, node: Node) -> None:
@@ -784,10 +779,8 @@ class State:
         The number of workers that are wanted at most.
     starting
         The number of workers that were asked for and are not known yet.
-    flight_count
-        The number of flights so far.
-    is_job_of_priorities_next
-        Whether a job with priorities is next among those whose priority is 0.
+    batch_count
+        The number of batches so far.
     has_moved
         Whether a task went to a worker for which work was looked for already.
     """
@@ -802,8 +795,7 @@ class State:
         self.paces: defaultdict[int, Pace] = defaultdict(Pace)
         self.size = 0
         self.starting = 0
-        self.flight_count = 0
-        self.is_job_of_priorities_next = False
+        self.batch_count = 0
         self.has_moved = False
 
     def done(
@@ -839,7 +831,7 @@ class State:
         if node in node.job.once:
             node.job.once[node] = True
         for user in node.users:
-            if not user.open and not user.flying and user.phase == WAITING:
+            if not user.open and not user.under_way and user.phase == WAITING:
                 self.queues.make_ready(user)
         if node.want:
             self.lineage.offer(node)

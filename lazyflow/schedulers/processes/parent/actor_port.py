@@ -29,9 +29,8 @@ from lazyflow.schedulers.processes.parent.pool import no_process
 from lazyflow.schedulers.processes.parent.values import PoolValue, held_node, not_here, unsendable
 from lazyflow.schedulers.processes.parent.worker_handle import WorkerHandle
 from lazyflow.schedulers.processes.protocol import SKIP
-from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote.calls import CALLS, MAKE, is_short, name_only
-from lazyflow.schedulers.remote.environment import versions
+from lazyflow.schedulers.remote.environment import notices, process_settings, versions
 from lazyflow.store.pickling.serialize import Encoded
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class ActorMember(WorkerHandle):
     def _running_call(self) -> PackedCall | None:
         """Return the call that it runs, as far as that is known here."""
         try:
-            return self._actor.flying.get(self.process.words[0])
+            return self._actor.under_way.get(self.process.words[0])
         except ValueError:  # it ended, and another thread asks
             return None
 
@@ -72,7 +71,7 @@ class ActorMember(WorkerHandle):
         return super().info() | {
             "actor": actor.spec.label,
             "running": None if item is None else item.name,
-            "queued": len(actor.flying) + len(actor.waiting) + len(actor.late),
+            "queued": len(actor.under_way) + len(actor.waiting) + len(actor.late),
         }
 
     def doing(self) -> str | None:
@@ -102,7 +101,7 @@ class ProcessPort(HostPort):
     def look(self) -> None:
         versions.look()
         notices.look()
-        surroundings.look()
+        process_settings.look()
 
     # -- values -----------------------------------------------------------------------------
 
@@ -111,8 +110,8 @@ class ProcessPort(HostPort):
             self.driver.memory.take_own(packed)
 
     def release(self, *packed: Any) -> None:
-        for each in packed:
-            self.driver.memory.remove(each)
+        for encoded in packed:
+            self.driver.memory.remove(encoded)
 
     def unsendable(self, task: Task, role: str, error: BaseException) -> BaseException:
         return unsendable(task, role, error, self.driver.memory.least)

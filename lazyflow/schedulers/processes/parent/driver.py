@@ -28,7 +28,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     MISSING,
     SENT,
     WAITING,
-    Flight,
+    Batch,
     Job,
     Literal,
     Node,
@@ -38,7 +38,7 @@ from lazyflow.schedulers.processes.decisions.pool_state import State
 from lazyflow.schedulers.processes.parent import values
 from lazyflow.schedulers.processes.parent.event_loop import EventLoop, LoopThread
 from lazyflow.schedulers.processes.parent.pool import WorkerPool, scheduler_lost
-from lazyflow.schedulers.processes.parent.remote_run import EndedRun, NewJob, RemoteRun
+from lazyflow.schedulers.processes.parent.pool_run import EndedRun, NewJob, PoolRun
 from lazyflow.schedulers.processes.parent.values import (
     Fetch,
     FunctionTable,
@@ -137,7 +137,7 @@ class ValueTable:
 
     def packed(self, outcomes: list[values.Packed]) -> None:
         """Take what another thread has pickled of nodes: their arguments, or their values."""
-        ready = [each for each in outcomes if self._is_ready(*each)]
+        ready = [outcome for outcome in outcomes if self._is_ready(*outcome)]
         events.packed(self._state, [(node, arguments) for node, _, arguments, *_ in ready])
         self._driver.perform()
 
@@ -145,26 +145,26 @@ class ValueTable:
         self,
         node: Node,
         literal: Any,
-        found: Any,
+        encoded: Any,
         error: BaseException | None,
         written: dict[Any, Any],
     ) -> bool:
         """Take in what was pickled of a node; tell whether its arguments are.
 
-        `literal` is the node's value then: a `Literal`, or MISSING when `found` is arguments;
+        `literal` is the node's value then: a `Literal`, or MISSING when `encoded` is arguments;
         `written` is memory that was copied for it, for `PoolMemory.keep_constants`.
         """
         is_value = literal is not MISSING
-        if is_value and found is not None:
-            self._memory.take_own(found)
+        if is_value and encoded is not None:
+            self._memory.take_own(encoded)
         run = node.job.run
         self._memory.keep_constants(None if run is None else run.literals, written)
         if node.phase != WAITING or node.packed != () or node.value is not literal:
-            self._memory.remove(found)
+            self._memory.remove(encoded)
         elif error is not None:
             events.fail(self._state, node, error)
         elif is_value:
-            literal.encoded = found
+            literal.encoded = encoded
             events.provide(self._state, node, literal)
         else:
             return True
@@ -238,7 +238,7 @@ class Runs:
         """Hand a wanted value to its run."""
         job = node.job
         run = job.run
-        if job.over or run is None:  # it ended meanwhile, and nobody will have the value
+        if job.over or run is None:  # it ended meanwhile, so that the value is not wanted
             events.unpin(self._state, node)
             return
         if type(value) is Literal:
@@ -280,7 +280,7 @@ class Runs:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def end(self, run: RemoteRun) -> None:
+    def end(self, run: PoolRun) -> None:
         """Take out a run that is over."""
         if run.is_known:  # else it was cancelled before it was taken in
             job = run.job
@@ -290,7 +290,7 @@ class Runs:
             if job.run is run:  # for tasks that have to run again; not the plan and what it holds
                 job.run = EndedRun(run)
 
-    def forget(self, job: Job) -> None:
+    def drop_job(self, job: Job) -> None:
         """Let go of all that was kept for a run."""
         driver = self._driver
         run, job.run = job.run, None
@@ -301,9 +301,9 @@ class Runs:
             for number in gone:
                 self._state.paces.pop(number, None)
             for member in driver.pool.members.values() if gone else ():
-                member.forget_functions(gone)
+                member.drop_functions(gone)
 
-    def cull(self, reference: Callable[[], RemoteRun | None]) -> None:
+    def cull(self, reference: Callable[[], PoolRun | None]) -> None:
         """Give up what only dropped futures of a run needed, unless the run has gone."""
         run = reference()
         if run is None:
@@ -316,17 +316,17 @@ class Runs:
             self._finish_if_made(run.job)
 
     def end_later(self, node: Node, parent: Any) -> None:
-        """End the run that makes a value which nobody needs; its parent goes on."""
+        """End the run that makes a value which is not needed; its parent goes on."""
         maker = node.job.run if parent is None else parent
         for child in tuple(getattr(maker, "children", ())):
             if child.parent == (maker, node.i):
                 maker.children.discard(child)
                 child.parent = None
-                child.cancel(Cancelled("nobody needs the value any more"))
+                child.cancel(Cancelled("its value is not needed any more"))
 
-    # -- tasks that nobody wants any more ---------------------------------------------------
+    # -- tasks that are not wanted any more -------------------------------------------------
 
-    def abandon(self, run: RemoteRun) -> None:
+    def abandon(self, run: PoolRun) -> None:
         """Take tasks of a run that is over back, and end those that do not end by themselves."""
         job = getattr(run, "job", None)
         pool = self._driver.pool
@@ -350,8 +350,8 @@ class Runs:
         elif _has_sent(worker, job):  # it is only starting, and may take them before the recall
             self._driver.loop.after(ABANDONED, partial(self._end_busy, worker, job))
 
-    def end_task(self, run: RemoteRun, i: int) -> None:
-        """End the worker that runs a task which nobody wants any more."""
+    def end_task(self, run: PoolRun, i: int) -> None:
+        """End the worker that runs a task which is not wanted any more."""
         node = run.nodes[i] if run.nodes else None
         for member in self._driver.pool.members.values():
             if node is not None and member.running() is node:
@@ -360,7 +360,7 @@ class Runs:
 
 def _has_sent(worker: WorkerRecord, job: Any) -> bool:
     """Tell whether a worker was sent tasks of a job that it did not answer."""
-    return any(n.job is job for f in worker.flights for n in f.nodes if n.phase == SENT)
+    return any(n.job is job for f in worker.batches for n in f.nodes if n.phase == SENT)
 
 
 # -- the driver ---------------------------------------------------------------------------
@@ -421,7 +421,7 @@ class Driver:
             nodes.Start: self._start,
             nodes.Deliver: self.runs.deliver,
             nodes.ReportFailure: self.runs.report_failure,
-            nodes.Forget: self.runs.forget,
+            nodes.DropJob: self.runs.drop_job,
             nodes.EndLater: self.runs.end_later,
             nodes.Arrived: self.values.arrived,
             nodes.Lost: self.values.lost,
@@ -535,7 +535,7 @@ class Driver:
                     while self.pumps:
                         self.pumps.pop().pump()
                     self.perform()
-                    self._send_forgotten()
+                    self._send_drops()
         except BaseException as bug:
             self._break(bug)
         finally:
@@ -560,12 +560,12 @@ class Driver:
             self.sender.drop(member, name)
             self.pool.watch_writes(member)
 
-    def _send_forgotten(self) -> None:
+    def _send_drops(self) -> None:
         """Send ids of values that workers can drop and that no other message took along."""
         for worker in self.state.workers:
-            if worker.forget and worker.up:
+            if worker.to_drop and worker.up:
                 member = self.pool.members[worker]
-                self.sender.forget(member)
+                self.sender.send_drops(member)
                 self.pool.watch_writes(member)
 
     # -- instructions -----------------------------------------------------------------------
@@ -583,9 +583,9 @@ class Driver:
         if self.values.unpacked:
             self.values.begin_packing()
 
-    def _send(self, worker: WorkerRecord, flight: Flight) -> None:
+    def _send(self, worker: WorkerRecord, batch: Batch) -> None:
         member = self.pool.members[worker]
-        self.sender.send(member, flight)
+        self.sender.send(member, batch)
         self.pool.watch_writes(member)
 
     def _share(self, worker: WorkerRecord, node: Node) -> None:
@@ -594,7 +594,7 @@ class Driver:
         self.pool.request(member, SHARE, node.id)
 
     def _recall(self, worker: WorkerRecord) -> None:
-        numbers = [flight.number for flight in reversed(worker.flights)]
+        numbers = [batch.number for batch in reversed(worker.batches)]
         self.pool.request(self.pool.members[worker], RECALL, numbers)
 
     def _start(self, number: int) -> None:
@@ -631,9 +631,9 @@ class Driver:
             self.broken = self.closing = True
             self._release_all()
 
-    def _cancel_all(self, error: BaseException) -> list[RemoteRun]:
+    def _cancel_all(self, error: BaseException) -> list[PoolRun]:
         """Cancel all runs and calls of actors; return the runs, each of which posts its end."""
-        runs: list[RemoteRun] = self.pool.runs()
+        runs: list[PoolRun] = self.pool.runs()
         for run in runs:
             if not run.over:
                 run.cancel(error)

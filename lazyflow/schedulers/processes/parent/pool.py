@@ -22,8 +22,8 @@ from lazyflow.schedulers.processes.parent.event_loop import EventLoop
 from lazyflow.schedulers.processes.parent.values import STEP, PoolMemory
 from lazyflow.schedulers.processes.parent.worker_handle import Receiver, WorkerHandle
 from lazyflow.schedulers.processes.protocol import FREE, TRIM, Incoming, Outgoing
-from lazyflow.schedulers.processes.surroundings import handle_notice
 from lazyflow.schedulers.remote.calls import NOTICES
+from lazyflow.schedulers.remote.environment import handle_notice
 from lazyflow.store.memory.available import available_memory
 from lazyflow.store.memory.shared import Segment
 from lazyflow.store.sizes import format_bytes
@@ -114,7 +114,7 @@ def scheduler_lost(bug: BaseException) -> SchedulerLost:
 
 _LEAST_KEPT = 128 << 20  # bytes
 EXIT = 0.5  # seconds that an idle worker gets to end by itself
-OVERDUE = 0.005  # seconds that a flight may take while others have nothing to do
+OVERDUE = 0.005  # seconds that a batch may take while others have nothing to do
 FRESH = 0.05  # seconds for which a look at the machine's memory is valid
 IDLE = 1.0  # seconds without work after which memory kept for later is given back
 
@@ -196,7 +196,7 @@ class WorkerPool:
         """Watch the descriptors of a worker."""
         loop, process = self._loop, member.process
         self.members[member.worker] = member
-        loop.add(process.flights.fileno(), partial(self._read_answers, member))
+        loop.add(process.batches.fileno(), partial(self._read_answers, member))
         loop.add(process.requests.fileno(), partial(self._read_requests, member))
         loop.add(process.sentinel, partial(self._died, member))
         for lines in member.lines:
@@ -276,12 +276,12 @@ class WorkerPool:
     # -- between events ---------------------------------------------------------------------
 
     def until(self) -> float | None:
-        """Return until when nothing has to be done; look after late flights meanwhile."""
+        """Return until when nothing has to be done; look after late batches meanwhile."""
         now = monotonic()
         working = self._state.workers
-        if any(w.flights for w in working):
+        if any(w.batches for w in working):
             self._busy_since, self._is_trimmed = now, False
-            if any(w.up and not w.flights for w in working) or len(working) < self._state.size:
+            if any(w.up and not w.batches for w in working) or len(working) < self._state.size:
                 return self._look_for_late(now)
         elif self.members:
             if self._state.lineage.unshared:
@@ -303,17 +303,17 @@ class WorkerPool:
         return self._most / 2 - self._driver.memory.segments.bytes
 
     def _look_for_late(self, now: float) -> float | None:
-        """Report flights that take too long; return when the next one will."""
+        """Report batches that take too long; return when the next one will."""
         soonest = None
         for worker in self._state.workers:
-            flight = worker.flights[0] if worker.flights else None
-            if flight is None or flight.is_late:
+            batch = worker.batches[0] if worker.batches else None
+            if batch is None or batch.is_late:
                 continue
-            if flight.unanswered < 2 and len(worker.flights) < 2 and not worker.queue:
+            if batch.unanswered < 2 and len(worker.batches) < 2 and not worker.queue:
                 continue  # there is nothing that others could have
-            due = self.members[worker].since + max(OVERDUE, 2 * flight.cost)
+            due = self.members[worker].since + max(OVERDUE, 2 * batch.cost)
             if due <= now:
-                events.overdue(self._state, worker, flight.number)
+                events.overdue(self._state, worker, batch.number)
                 soonest = now  # what is decided now is done first, and may be late in its turn
             else:
                 soonest = due if soonest is None else min(soonest, due)
@@ -328,13 +328,13 @@ class WorkerPool:
     # -- the end of a worker ----------------------------------------------------------------
 
     def end(self, member: WorkerHandle) -> None:
-        """Kill a worker, whose task nobody wants any more: it is not to blame for that."""
+        """Kill a worker whose task is not wanted any more; the task is not charged."""
         member.worker.doomed = True
         member.forced = True
         member.process.kill()
 
     def end_given_up(self) -> None:
-        """End workers with tasks whose run is over already: nobody waits for them."""
+        """End workers with tasks whose run is over: no caller waits for them."""
         for member in tuple(self.members.values()):
             node = member.running()
             if node is not None and node.job.over:
@@ -359,7 +359,7 @@ class WorkerPool:
             lines.drain()
             lines.finish()
             self._loop.remove(lines.fd)
-        for fd in (process.flights.fileno(), process.requests.fileno(), process.sentinel):
+        for fd in (process.batches.fileno(), process.requests.fileno(), process.sentinel):
             self._loop.remove(fd)
         del self.members[worker]
         for run in self.runs():
@@ -369,7 +369,7 @@ class WorkerPool:
             return
         if member.host is not None:
             member.host.died(charged, how, process.pid)
-            self._driver.memory.forget_worker(member)
+            self._driver.memory.worker_gone(member)
             self._driver.perform()
             return
         self.deaths += 1
@@ -380,7 +380,7 @@ class WorkerPool:
                 self._vain = 0
         died = partial(worker_died, how, process.pid, process.peak)
         events.lost(self._state, worker, charged, died, pickled)
-        self._driver.memory.forget_worker(member)
+        self._driver.memory.worker_gone(member)
         self._driver.perform()
 
     def busy(self) -> dict[WorkerHandle, str]:

@@ -1,4 +1,9 @@
-"""Values of the pool: in shared memory, pickled for tasks, and held by callers; and functions."""
+"""Values and functions of the pool, on the caller's side.
+
+`PoolMemory` has the shared memory: `PoolMemory.argument` writes a large literal once for all tasks
+of a run. `FunctionTable` gives functions their numbers; `PoolValue` is a result that stays in the
+pool. Arguments that take long to pickle are pickled in a thread of their own.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +107,7 @@ class Segments:
                 _lower(self._by_arena, segment[0])
                 self._free(segment)
 
-    def forget_worker(self, user: Any) -> None:
+    def worker_gone(self, user: Any) -> None:
         """Count out all that a dead worker used."""
         self.remove(list(self._of_user[user].elements()), user)
         del self._of_user[user]
@@ -202,8 +207,8 @@ class PoolMemory:
         key = (flat.__array_interface__["data"][0], flat.nbytes)
         held = known.get(key) or new.get(key)
         if held is not None:
-            found: Segment = held[1]
-            return found
+            known_segment: Segment = held[1]
+            return known_segment
         segment = self.arenas.write(buffer)
         # The buffer is held: its memory must not become another's while it is known by address.
         new[key] = (buffer, segment)
@@ -278,17 +283,17 @@ class PoolMemory:
         if not owner:
             self.arenas.free(segment)
         elif not self._tell_owner(owner, segment) and not self.segments.has_any(segment[0]):
-            self._forget_arena(segment[0])
+            self._drop_arena(segment[0])
 
-    def forget_worker(self, member: Borrower) -> None:
+    def worker_gone(self, member: Borrower) -> None:
         """Count a dead worker out, and let go of its memory that has no user."""
-        self.segments.forget_worker(member)
+        self.segments.worker_gone(member)
         serial = member.worker.serial
         for arena in [a for a in self.readers if a % STEP == serial]:
             if not self.segments.has_any(arena):
-                self._forget_arena(arena)
+                self._drop_arena(arena)
 
-    def _forget_arena(self, arena: int) -> None:
+    def _drop_arena(self, arena: int) -> None:
         fd = self.readers.pop(arena, None)
         if fd is not None:
             os.close(fd)
@@ -305,7 +310,7 @@ class PoolMemory:
             if self.segments.has_any(arena):
                 os.close(self.readers.pop(arena))
             else:
-                self._forget_arena(arena)
+                self._drop_arena(arena)
         if not self.arenas.in_use:
             self.arenas.close()
         result_memory.trim()
@@ -372,7 +377,7 @@ def begin_packing(driver: Owner, nodes: list[Node], packed: Callable[..., None])
 
 
 def _pack_all(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
-    found: list[Packed] = []
+    outcomes: list[Packed] = []
     begun = perf_counter()
     for node in nodes:
         run, literal = node.job.run, node.value
@@ -380,23 +385,23 @@ def _pack_all(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> 
             continue
         written: dict[Any, Any] = {}
         try:
-            if found and _may_take_long(node.task, literal):
-                driver.loop.post(packed, found)
-                found, begun = [], perf_counter()
+            if outcomes and _may_take_long(node.task, literal):
+                driver.loop.post(packed, outcomes)
+                outcomes, begun = [], perf_counter()
             if literal is MISSING:
                 made: Any = _arguments(driver, run, node, written)
             else:
                 made = _value(driver, run, node, literal)
             verify(run.watches, node.i, node.task)
-            found.append((node, literal, made, None, written))
+            outcomes.append((node, literal, made, None, written))
         except BaseException as broken:
             role = "args" if literal is MISSING else "value"
             error = unsendable(node.task, role, broken, driver.memory.least)
-            found.append((node, literal, None, error, written))
+            outcomes.append((node, literal, None, error, written))
         if perf_counter() - begun > _TOGETHER:
-            driver.loop.post(packed, found)
-            found, begun = [], perf_counter()
-    driver.loop.post(packed, found)
+            driver.loop.post(packed, outcomes)
+            outcomes, begun = [], perf_counter()
+    driver.loop.post(packed, outcomes)
 
 
 def _may_take_long(task: Task, literal: Any) -> bool:
@@ -468,7 +473,7 @@ class FunctionTable:
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self._made = FunctionCache(self._make)
+        self._packed = FunctionCache(pack_function)
         self._by_digest: dict[bytes, Function] = {}
         self._known: dict[int, Function] = {}
         self._users: Counter[int] = Counter()
@@ -479,15 +484,12 @@ class FunctionTable:
 
     def function_of(self, function: Any) -> Function:
         """Return a function as it travels, or raise Unpicklable."""
-        return self._made.of(function)
-
-    def _make(self, function: Any) -> Function:
-        digest, payload = pack_function(function)
-        found = self._by_digest.get(digest)
-        if found is None:
+        digest, payload = self._packed.of(function)
+        numbered = self._by_digest.get(digest)
+        if numbered is None:
             new = Function(next(self._numbers), digest, payload)
-            found = self._by_digest.setdefault(digest, new)
-        return found
+            numbered = self._by_digest.setdefault(digest, new)
+        return numbered
 
     def payload(self, number: int) -> bytes:
         """Return what is sent of a function that a job needs."""
@@ -504,7 +506,7 @@ class FunctionTable:
             self._users[number] += 1
 
     def release(self, functions: Iterable[Function]) -> list[int]:
-        """Count functions out that a job needed; return the numbers that are forgotten now."""
+        """Count functions out that a job needed; return the numbers that are dropped now."""
         for function in functions:
             number = function.number
             self._users[number] -= 1

@@ -1,4 +1,8 @@
-"""One worker as the driver knows it: its start, its sockets and output; and messages both ways."""
+"""One worker process, as the driver sees it.
+
+`Process` starts it and takes its output, `WorkerHandle` is what the driver knows of it, `Sender`
+writes messages to it, and `Receiver` passes its answers to the decisions and to the observers.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +28,16 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     MISSING,
     MIXED,
     WAITING,
-    Flight,
+    Batch,
     Literal,
     Node,
     WorkerRecord,
 )
 from lazyflow.schedulers.processes.decisions.pool_state import State
-from lazyflow.schedulers.processes.parent.remote_run import (
+from lazyflow.schedulers.processes.parent.pool_run import (
     EndedRun,
+    PoolRun,
     ProcessInside,
-    RemoteRun,
     report_call,
     report_moved,
     report_notes,
@@ -50,30 +54,29 @@ from lazyflow.schedulers.processes.protocol import (
     SHARED,
     UNMAPPED,
     Answer,
-    FlightMessage,
+    BatchMessage,
     Incoming,
     Outgoing,
     Segment,
     SharedValue,
     TaskSpan,
 )
-from lazyflow.schedulers.processes.surroundings import notices, surroundings
 from lazyflow.schedulers.remote.calls import (
     ARENAS,
     CONFIGURE,
     DROP,
     FOLLOW,
     FUNCTION,
+    SETTINGS,
     SMALL,
     SPECIAL,
-    SURROUND,
     WANT,
     Record,
     error_of,
     packed_call,
     special_of,
 )
-from lazyflow.schedulers.remote.environment import versions
+from lazyflow.schedulers.remote.environment import notices, process_settings, versions
 from lazyflow.schedulers.remote.large_values import LARGE
 from lazyflow.store.memory.arena import memory_file
 from lazyflow.store.pickling.serialize import Encoded, decode, encode
@@ -127,9 +130,9 @@ _THREADS = (
 
 
 def _environment(variables: dict[Any, Any], workers: int) -> dict[bytes, bytes]:
-    each = b"%d" % max(1, config.cpu_count() // workers)
+    count = b"%d" % max(1, config.cpu_count() // workers)
     caller = {os.fsencode(name): os.fsencode(value) for name, value in variables.items()}
-    return dict.fromkeys(_THREADS, each) | caller
+    return dict.fromkeys(_THREADS, count) | caller
 
 
 def _pair(ours: ExitStack, theirs: ExitStack) -> tuple[socket.socket, int]:
@@ -187,7 +190,7 @@ def _is_open(fd: int) -> bool:
 class Process:
     """A worker process and the parent's ends of what connects them.
 
-    flights, requests
+    batches, requests
         Sockets: tasks and answers; values and recalls, while a task runs.
     words
         A page shared with it: what it runs, what it pickles. Readable after its death.
@@ -202,7 +205,7 @@ class Process:
     ) -> None:
         fill_standard_streams()
         with ExitStack() as ours, ExitStack() as theirs:
-            self.flights, flights = _pair(ours, theirs)
+            self.batches, batches = _pair(ours, theirs)
             self.requests, requests = _pair(ours, theirs)
             words = memory_file(mmap.PAGESIZE, "lazyflow-words")
             theirs.callback(os.close, words)
@@ -212,7 +215,7 @@ class Process:
             out, their_out = _pipe(ours, theirs)
             err, their_err = _pipe(ours, theirs)
             self.output = (out, err)
-            inherited = [flights, requests, words, lifeline]
+            inherited = [batches, requests, words, lifeline]
             popen = subprocess.Popen(
                 [
                     _python(),
@@ -235,7 +238,7 @@ class Process:
             ours.callback(self.reap)
             self.sentinel = death_sentinel(self.pid, self.lifeline.fileno())
             self._send_settings(settings)
-            for fd in (*self.output, self.flights.fileno(), self.requests.fileno()):
+            for fd in (*self.output, self.batches.fileno(), self.requests.fileno()):
                 os.set_blocking(fd, False)
             ours.pop_all()
 
@@ -246,7 +249,7 @@ class Process:
             **settings,
         })
         try:
-            self.flights.sendall(struct.pack("<Q", len(data)) + data)
+            self.batches.sendall(struct.pack("<Q", len(data)) + data)
         except OSError:  # it ended already, which its sentinel shows
             pass
 
@@ -259,7 +262,7 @@ class Process:
 
     def close_gently(self) -> None:
         """Let it end by itself when its task is done."""
-        self.flights.shutdown(socket.SHUT_RDWR)
+        self.batches.shutdown(socket.SHUT_RDWR)
 
     def reap(self) -> str:
         """Wait for an ended process, end its group, and return how it ended."""
@@ -284,7 +287,7 @@ class Process:
 
     def close(self) -> None:
         """Close the parent's ends."""
-        self.flights.close()
+        self.batches.close()
         self.requests.close()
         self.lifeline.close()
         for fd in (*self.output, self.sentinel):
@@ -295,7 +298,7 @@ class Process:
     def descriptors(self) -> list[int]:
         """Return all descriptors, to be closed in the child of a fork."""
         return [
-            self.flights.fileno(), self.requests.fileno(), self.lifeline.fileno(),
+            self.batches.fileno(), self.requests.fileno(), self.lifeline.fileno(),
             *self.output, self.sentinel,
         ]
 
@@ -367,7 +370,7 @@ class WorkerHandle:
     lent
         Arenas whose descriptors go with the next message.
     since
-        When it began with its oldest flight, as far as known.
+        When it began with its oldest batch, as far as known.
     forced
         It was killed by this process: no task is to blame.
     """
@@ -375,11 +378,11 @@ class WorkerHandle:
     def __init__(self, worker: WorkerRecord, settings: dict[str, Any], workers: int) -> None:
         self.worker = worker
         #: The caller's, as it was told of them last.
-        self.surroundings = surroundings.current._replace(limit=0)
-        self.process = Process(settings, self.surroundings.variables, workers)
-        self.answers = Incoming(self.process.flights)
+        self.process_settings = process_settings.current._replace(limit=0)
+        self.process = Process(settings, self.process_settings.variables, workers)
+        self.answers = Incoming(self.process.batches)
         self.notes = Incoming(self.process.requests)
-        self.outgoing = Outgoing(self.process.flights)
+        self.outgoing = Outgoing(self.process.batches)
         self.requests_out = Outgoing(self.process.requests)
         out, err = self.process.output
         self.lines = (Lines(out, "stdout"), Lines(err, "stderr"))
@@ -398,18 +401,18 @@ class WorkerHandle:
         self.has_answered = False
         self.host: Any = None  # of an actor, whose process this is
 
-    def forget_functions(self, numbers: list[int]) -> None:
-        """Forget functions that are not needed any more; the worker does with the next message."""
+    def drop_functions(self, numbers: list[int]) -> None:
+        """Drop functions that no job needs; the worker does so with the next message."""
         here = self.functions.intersection(numbers)
         self.functions -= here
         self.old_functions.extend(here)
 
-    def forget_reloaded(self) -> None:
+    def drop_reloaded(self) -> None:
         """Have all functions sent again: modules that they are from, or read, are others now."""
         self.old_functions.extend(self.functions)
         self.functions.clear()
 
-    def environment_of(self, run: RemoteRun) -> tuple[bytes | None, list[int]]:
+    def environment_of(self, run: PoolRun) -> tuple[bytes | None, list[int]]:
         """Return the environment of a run that is new to the worker, and the runs it can forget."""
         if run.number in self.contexts:
             self.contexts.move_to_end(run.number)
@@ -456,7 +459,7 @@ class WorkerHandle:
             "shared_bytes": in_use,
             "recycled_bytes": recycled,
             "mapped_bytes": mapped,
-            "queued": sum(f.unanswered for f in tuple(self.worker.flights)),
+            "queued": sum(f.unanswered for f in tuple(self.worker.batches)),
         }
 
     def close(self) -> None:
@@ -469,9 +472,9 @@ class WorkerHandle:
         self.nodes.clear()  # it is part of a cycle, with what the program holds behind it
 
 
-# -- sending: makes messages of flights; what a worker does not have yet goes with its tasks
+# -- sending: makes messages of batches; what a worker does not have yet goes with its tasks
 
-#: The first fields of a `FlightMessage`.
+#: The first fields of a `BatchMessage`.
 _Tasks: TypeAlias = tuple[int, int, bytes | None, Any, Any, list[Any], Any, float | None]
 _NO_TASKS: _Tasks = (0, 0, None, (), (), [], (), None)
 _MOST_ARENAS = 60  # whose descriptors go with one message
@@ -492,16 +495,16 @@ class Sender:
         self.messages = 0
         self.bytes = 0
 
-    def send(self, member: WorkerHandle, flight: Flight) -> None:
+    def send(self, member: WorkerHandle, batch: Batch) -> None:
         """Send tasks, with the functions, the values and the environment that they need."""
-        run: RemoteRun = flight.nodes[0].job.run
+        run: PoolRun = batch.nodes[0].job.run
         self.bring_up_to_date(member)
         check = run.request.check_mutation
         functions: list[tuple[int, bytes]] = []
         blobs: list[int] = []
         records: list[Record] = []
         known, nodes = member.functions, member.nodes
-        for node, drops in zip(flight.nodes, flight.drops, strict=True):
+        for node, drops in zip(batch.nodes, batch.drops, strict=True):
             function, arguments, flags, extra = self._call(node, check)
             if arguments.__class__ is Encoded:
                 segments = arguments.segments()
@@ -519,18 +522,18 @@ class Sender:
             inputs = tuple([n.id for n in node.inputs]) if node.inputs else None
             records.append((node.id, function, arguments, inputs, drops, flags, extra))
             nodes[node.id] = node
-        if run.observers.on_start and len(flight.nodes) == 1:
-            report_start(run, flight.nodes[0])
-        loads = [self._load(member, source) for source in flight.loads]
+        if run.observers.on_start and len(batch.nodes) == 1:
+            report_start(run, batch.nodes[0])
+        loads = [self._load(member, source) for source in batch.loads]
         environment, old_runs = member.environment_of(run)
-        if len(member.worker.flights) == 1:
+        if len(member.worker.batches) == 1:
             member.since = monotonic()
         timed = None
         if run.observers.on_ran:
             timed = run.observers.sampling
-            report_moved(run, flight.nodes, records, loads)
-        tasks = (flight.number, run.number, environment, functions, loads, records, blobs, timed)
-        self._send(member, tasks, flight.forget, old_runs)
+            report_moved(run, batch.nodes, records, loads)
+        tasks = (batch.number, run.number, environment, functions, loads, records, blobs, timed)
+        self._send(member, tasks, batch.to_drop, old_runs)
 
     def _send_function(self, member: WorkerHandle, function: int, payload: bytes) -> None:
         """Send a large function by itself: all messages to workers have its one pickle."""
@@ -540,17 +543,17 @@ class Sender:
         self.bytes += member.outgoing.send_apart((FUNCTION, (function, b"")), payload)
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:
-        """Send a worker what has changed of the caller's modules, settings and surroundings."""
+        """Send a worker what has changed of the caller's modules and settings."""
         if member.versions != versions.current.number:
             self._put(member, (FOLLOW, self._versions_for(member)), [])
         settings = notices.settings
         if member.settings != settings[0]:
             member.settings = settings[0]
             self._put(member, (CONFIGURE, settings), [])
-        now, told = surroundings.current, member.surroundings
+        now, told = process_settings.current, member.process_settings
         if now is not told:
-            member.surroundings = now
-            self._put(member, (SURROUND, now.since(told)), [])
+            member.process_settings = now
+            self._put(member, (SETTINGS, now.since(told)), [])
 
     def _versions_for(self, member: WorkerHandle) -> tuple[Any, ...]:
         """Return which versions of the caller's modules a worker is to have."""
@@ -558,7 +561,7 @@ class Sender:
         member.versions = current.number
         if member.reloads != current.reloads:
             member.reloads = current.reloads
-            member.forget_reloaded()
+            member.drop_reloaded()
         return tuple(current._replace(path=list(map(str, current.path))))
 
     def _call(
@@ -607,10 +610,10 @@ class Sender:
         arenas = self._next_arenas(member, lambda some: (ARENAS, None, some))
         self._put(member, (kind, content, arenas), arenas)
 
-    def forget(self, member: WorkerHandle) -> None:
+    def send_drops(self, member: WorkerHandle) -> None:
         """Send a worker the ids of values that it can drop."""
-        forget, member.worker.forget = member.worker.forget, []
-        self._send(member, _NO_TASKS, forget)
+        to_drop, member.worker.to_drop = member.worker.to_drop, []
+        self._send(member, _NO_TASKS, to_drop)
 
     def drop(self, member: WorkerHandle, name: str) -> None:
         """Have a worker let go of what it keeps for tasks by a name: see `task_resources.drop`."""
@@ -620,13 +623,13 @@ class Sender:
         self,
         member: WorkerHandle,
         tasks: _Tasks,
-        forget: list[int],
+        to_drop: list[int],
         old_runs: Sequence[int] = (),
     ) -> None:
-        """Send the first fields of a message, with arenas and with what the worker can forget."""
+        """Send the first fields of a message, with arenas and with what the worker can drop."""
         arenas = self._next_arenas(member, lambda some: (*_NO_TASKS, (), some, (), ()))
         old, member.old_functions = member.old_functions, []
-        message: FlightMessage = (*tasks, forget, arenas, old_runs, old)
+        message: BatchMessage = (*tasks, to_drop, arenas, old_runs, old)
         self._put(member, message, arenas)
 
     def _next_arenas(
@@ -663,7 +666,7 @@ _UNTOLD = MISSING, 0, False, False  # of a result, whose entry is its id alone: 
 class Receiver:
     """Takes messages in; in the driver's thread. `end` takes a run out that is over."""
 
-    def __init__(self, state: State, memory: PoolMemory, end: Callable[[RemoteRun], None]) -> None:
+    def __init__(self, state: State, memory: PoolMemory, end: Callable[[PoolRun], None]) -> None:
         self._state = state
         self._memory = memory
         self._end = end
@@ -676,10 +679,10 @@ class Receiver:
             RECALLED: self._recalled,
         }
 
-    # -- answers to flights -----------------------------------------------------------------
+    # -- answers to batches -----------------------------------------------------------------
 
     def answer(self, member: WorkerHandle, message: Answer, descriptors: list[int]) -> None:
-        """Take an answer to a flight."""
+        """Take an answer to a batch."""
         number, entries, failed, deferred, times, timed, notes, released, arenas, stats = message
         self.messages += 1
         self.tasks += len(entries) + len(failed)
@@ -807,7 +810,7 @@ class Receiver:
     def _recalled(
         self, member: WorkerHandle, groups: list[tuple[int, list[int] | None]], _: Any
     ) -> None:
-        sent = {flight.number: flight.nodes for flight in member.worker.flights}
+        sent = {batch.number: batch.nodes for batch in member.worker.batches}
         back = []
         for number, ids in groups:
             if ids is None:

@@ -40,8 +40,8 @@ class ActorWorker(WorkerProcess):
             self.mappings.add(arena, fd)
         if kind == CALLS:
             call = self._actor.call
-            for each in content:
-                call(*each)
+            for call_parts in content:
+                call(*call_parts)
         elif kind == MAKE:
             make = MakeActor(*content)
             self.words[RUNNING] = make.number  # to blame, if the environment ends this process

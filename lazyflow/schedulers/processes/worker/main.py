@@ -100,11 +100,11 @@ def _share(worker: WorkerProcess, i: int) -> None:
 # -- the main thread ----------------------------------------------------------------------
 
 
-def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> None:
+def main(batches: int, requests: int, words: int, settings: dict[str, Any]) -> None:
     """Run a worker on descriptors that were inherited, until its parent closes them."""
     page = mmap.mmap(words, mmap.PAGESIZE)
     os.close(words)
-    for inherited in (flights, requests):
+    for inherited in (batches, requests):
         os.set_inheritable(inherited, False)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -116,7 +116,7 @@ def main(flights: int, requests: int, words: int, settings: dict[str, Any]) -> N
 
         kind = ActorWorker
     worker = kind(
-        socket.socket(fileno=flights),
+        socket.socket(fileno=batches),
         socket.socket(fileno=requests),
         memoryview(page).cast("q"),
         settings,

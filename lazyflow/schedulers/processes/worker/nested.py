@@ -10,7 +10,7 @@ from typing import Any
 
 from lazyflow.errors import Cancelled
 from lazyflow.schedulers.core.base import installed
-from lazyflow.schedulers.core.lifecycle import scheduler_here
+from lazyflow.schedulers.core.task_resources import scheduler_here
 from lazyflow.schedulers.sync import SyncScheduler
 
 

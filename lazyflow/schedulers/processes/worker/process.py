@@ -1,8 +1,8 @@
 """What every worker process has: its sockets, its memory, and what it follows of the caller's.
 
-Shared with the parent is a page with two words: the number of the task, or call, that runs here,
-and of the value that is being pickled for others; they are set until the answer is sent, so the
-parent knows what to charge when this process dies.
+A page of memory that is shared with the parent has two words: the number of the task or call that
+runs here, and that of the value that is being pickled for others. They stay until the answer is
+sent, so that the parent knows which task to charge when this process dies.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from typing import Any
 from lazyflow.errors import StoreFull
 from lazyflow.schedulers.core.task_resources import drop
 from lazyflow.schedulers.processes.protocol import Incoming, send
-from lazyflow.schedulers.processes.surroundings import take_over
-from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SURROUND, unreadable
-from lazyflow.schedulers.remote.environment import Stat, is_users, stat_of
+from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SETTINGS, unreadable
+from lazyflow.schedulers.remote.environment import Stat, is_users, stat_of, take_over
 from lazyflow.store.memory import result_memory
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.functions import load_function
@@ -191,7 +190,7 @@ class Reporter:
         warnings.showwarning = self._warned
 
     def configure(self, settings: tuple[Any, ...]) -> None:
-        """Take over what the caller has set; `settings` are `surroundings.NoticeSettings`."""
+        """Take over what the caller has set; `settings` are `NoticeSettings`."""
         _, disabled, loggers, filters = settings
         self._filters = [entry for each in filters if (entry := _loaded(each)) is not None]
         self._set_filters()
@@ -227,7 +226,7 @@ class Reporter:
 
     def logged(self, logger: Any, record: Any) -> None:
         """Send a record, and call the handlers that only this process has."""
-        from lazyflow.schedulers.processes.surroundings import handler_key
+        from lazyflow.schedulers.remote.environment import handler_key
 
         if self.is_forked:
             self._call(logger, record)
@@ -235,9 +234,9 @@ class Reporter:
         self._report("log", _plain(record))
         while logger is not None:
             theirs = self._loggers.get(logger.name, (0, (), False))[1]
-            for each in logger.handlers:
-                if record.levelno >= each.level and handler_key(each) not in theirs:
-                    each.handle(record)
+            for handler in logger.handlers:
+                if record.levelno >= handler.level and handler_key(handler) not in theirs:
+                    handler.handle(record)
             logger = logger.parent if logger.propagate else None
 
     def _warned(
@@ -265,17 +264,18 @@ def _plain(record: Any) -> dict[str, Any]:
     """Return what a record has, its message and exception as text, the rest as it can travel."""
     import logging
 
-    found = dict(record.__dict__)
-    found["msg"], found["args"] = record.getMessage(), None
+    attributes = dict(record.__dict__)
+    attributes["msg"], attributes["args"] = record.getMessage(), None
     if record.exc_info:
-        found["exc_text"] = record.exc_text or logging.Formatter().formatException(record.exc_info)
-        found["exc_info"] = None
-    for name, value in found.items():
+        traceback = record.exc_text or logging.Formatter().formatException(record.exc_info)
+        attributes["exc_text"] = traceback
+        attributes["exc_info"] = None
+    for name, value in attributes.items():
         try:
             marshal.dumps(value)
         except ValueError:
-            found[name] = str(value)
-    return found
+            attributes[name] = str(value)
+    return attributes
 
 
 class _CategoryByName(type):
@@ -373,12 +373,12 @@ class WorkerProcess(ABC):
 
     def __init__(
         self,
-        flights: socket.socket,
+        batches: socket.socket,
         requests: socket.socket,
         words: memoryview,
         settings: dict[str, Any],
     ) -> None:
-        self.flights = flights
+        self.batches = batches
         self.requests = Requests(requests)
         self.words = words
         self.least: int = settings["least"]
@@ -397,7 +397,7 @@ class WorkerProcess(ABC):
 
     def serve(self) -> None:
         """Do what is sent until the parent closes the socket."""
-        incoming = Incoming(self.flights)
+        incoming = Incoming(self.batches)
         while incoming.read():
             for message, descriptors in incoming.messages():
                 self._take(message, descriptors)
@@ -414,7 +414,7 @@ class WorkerProcess(ABC):
             drop(content)
         elif kind == FUNCTION:
             self.functions[content[0]] = content[1]
-        elif kind == SURROUND:
+        elif kind == SETTINGS:
             take_over(*content)
         else:
             self.reporter.configure(content)
@@ -436,7 +436,7 @@ class WorkerProcess(ABC):
         return default
 
     def give_back(self, numbers: list[int]) -> list[tuple[int, list[int] | None]]:
-        """Give back what was not begun of flights: ids by flight, None for all of a flight."""
+        """Give back what was not begun of batches: ids by batch, None for all of a batch."""
         return []
 
     def unmapped(self) -> tuple[list[Segment], tuple[int, int, int]]:
@@ -475,7 +475,7 @@ class WorkerProcess(ABC):
         sys.stdout.flush()
         sys.stderr.flush()
         message = (*outcome, released, [arena for arena, _ in arenas], stats)
-        send(self.flights, message, [fd for _, fd in arenas])
+        send(self.batches, message, [fd for _, fd in arenas])
 
     def send_reports(self) -> None:
         """Send what was logged and warned of, now or by the thread that is sending."""
@@ -490,4 +490,4 @@ class WorkerProcess(ABC):
     def _send_reports(self) -> None:
         waiting = self.reporter.waiting
         while waiting:
-            send(self.flights, (NOTICES, waiting.popleft()), [])
+            send(self.batches, (NOTICES, waiting.popleft()), [])

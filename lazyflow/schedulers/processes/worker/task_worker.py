@@ -1,6 +1,6 @@
 """Running tasks: a worker keeps their values until a message lets it drop them.
 
-The main thread reads flights from its socket and runs them, so that a single task costs no
+The main thread reads batches from its socket and runs them, so that a single task costs no
 change of threads. The service thread (main.py) answers on a socket of its own while a task
 runs.
 """
@@ -17,10 +17,11 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
+from lazyflow.graph.plan import task_of
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.future import TaskFuture
-from lazyflow.schedulers.core.lifecycle import SHORT, listen, task_of
+from lazyflow.schedulers.core.observing import SHORT, listen
 from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
 from lazyflow.schedulers.core.task_resources import here, task_over
 from lazyflow.schedulers.processes import protocol
@@ -30,7 +31,7 @@ from lazyflow.schedulers.processes.protocol import (
     KEPT,
     PLAIN,
     PLAIN_KEPT,
-    FlightMessage,
+    BatchMessage,
     TaskNote,
     TaskSpan,
 )
@@ -142,7 +143,7 @@ class UnopenedValue:
             self._views.clear()
 
 
-# -- the flight that runs -----------------------------------------------------------------
+# -- the batch that runs -----------------------------------------------------------------
 #
 # The tasks of one message while a worker runs them, and their results as the answer has them.
 #
@@ -151,7 +152,7 @@ class UnopenedValue:
 _SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer
 
 
-class RunningFlight:
+class RunningBatch:
     """Tasks that came in one message, while they are run, and what is not answered of them.
 
     ``todo`` is shared with the service thread, which takes from its other end what is recalled.
@@ -256,7 +257,7 @@ class RunningFlight:
 def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, ...]:
     """Return what the answer has of one result.
 
-    If nobody has asked for it, the value goes along when it is small and nothing can go wrong.
+    Without being asked for, the value goes along if it is small and can be sent as it is.
     """
     is_there = bool(flags & calls.KEEP)
     if value.__class__ in IMMUTABLE and calls.is_short(value):
@@ -279,20 +280,20 @@ def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, 
 #
 # In a worker: what is noted of tasks that an observer of the caller's asks for.
 #
-# A thread looks at where they are while flights come that ask for it, and ends by itself when none
+# A thread looks at where they are while batches come that ask for it, and ends by itself when none
 # has come for a while.
 
 
 class TaskWatch:
-    """Notes what happens in the tasks of the flight that runs now."""
+    """Notes what happens in the tasks of the batch that runs now."""
 
     def __init__(self) -> None:
-        self._flight: RunningFlight | None = None
+        self._batch: RunningBatch | None = None
         self._sampler: Sampler | None = None
 
-    def begin(self, flight: RunningFlight, interval: float) -> None:
-        """Watch a flight that begins, and look at it each `interval` seconds; 0: do not look."""
-        self._flight = flight
+    def begin(self, batch: RunningBatch, interval: float) -> None:
+        """Watch a batch that begins, and look at it each `interval` seconds; 0: do not look."""
+        self._batch = batch
         self._listen()
         old = self._sampler
         if old is not None and (old.interval != interval or not old.goes_on()):
@@ -304,32 +305,32 @@ class TaskWatch:
             ).start()
 
     def end(self) -> None:
-        """Watch no flight any more."""
-        self._flight = None
+        """Watch no batch any more."""
+        self._batch = None
 
     def _listen(self) -> None:
         listen(self._compiled)
 
     def _running(self) -> tuple[RunningTask, ...]:
-        flight = self._flight
-        return () if flight is None else tuple(flight.running())
+        batch = self._batch
+        return () if batch is None else tuple(batch.running())
 
     def _sampled(self, i: int, stack: Stack, seconds: float) -> None:
-        flight = self._flight
-        if flight is not None:
-            flight.sampled(i, stack, seconds)
+        batch = self._batch
+        if batch is not None:
+            batch.sampled(i, stack, seconds)
 
     def _compiled(self, seconds: float) -> None:
-        flight = self._flight
-        if flight is not None:
-            flight.compiled(seconds)
+        batch = self._batch
+        if batch is not None:
+            batch.compiled(seconds)
 
 
 # -- the worker of tasks ------------------------------------------------------------------
 
 #: References to a result that only `_run`, `_keep` and `_stored` hold, as getrefcount counts them.
 _FRESH = references(4)
-_REMEMBERED = 64  # flights; whether one was recalled is asked only while it is on its way
+_REMEMBERED = 64  # batches; whether one was recalled is asked only while it is on its way
 _ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
 _FEW = 20  # inputs among which a tuple is searched as quickly as a set
 
@@ -344,8 +345,8 @@ class TaskWorker(WorkerProcess):
     environments
         The environments of runs that have no context yet.
     claims
-        Which thread has a flight: "main" or "recall", whichever sets it first.
-    flight
+        Which thread has a batch: "main" or "recall", whichever sets it first.
+    batch
         What the main thread runs.
     watch
         What takes notes of its tasks, once somebody has asked.
@@ -357,13 +358,13 @@ class TaskWorker(WorkerProcess):
         self.contexts: dict[int, contextvars.Context] = {}
         self.environments: dict[int, bytes] = {}
         self.claims: dict[int, str] = {}
-        self.flight: RunningFlight | None = None
+        self.batch: RunningBatch | None = None
         self.watch: TaskWatch | None = None
 
     def _in_fork(self) -> None:
         super()._in_fork()
-        if self.flight is not None:
-            self.flight.todo.clear()
+        if self.batch is not None:
+            self.batch.todo.clear()
 
     # -- for the service thread -------------------------------------------------------------
 
@@ -372,26 +373,26 @@ class TaskWorker(WorkerProcess):
         return self.store.values.get(i, default)
 
     def give_back(self, numbers: list[int]) -> list[tuple[int, list[int] | None]]:
-        """Give back what was not begun of flights: ids by flight, None for all of a flight.
+        """Give back what was not begun of batches: ids by batch, None for all of a batch.
 
-        What is done of the flight that runs is answered.
+        What is done of the batch that runs is answered.
         """
         groups: list[tuple[int, list[int] | None]] = []
         for number in numbers:
             if self.claims.setdefault(number, "recall") == "recall":
                 groups.append((number, None))
                 continue
-            flight = self.flight
-            if flight is None or flight.number != number:
+            batch = self.batch
+            if batch is None or batch.number != number:
                 continue
-            groups.append((number, flight.take_back()))
-            self.answer(flight)
+            groups.append((number, batch.take_back()))
+            self.answer(batch)
         return groups
 
     # -- messages ---------------------------------------------------------------------------
 
     def _take_work(self, message: tuple[Any, ...], descriptors: list[int]) -> None:
-        sent: FlightMessage = message
+        sent: BatchMessage = message
         self._take_parts(sent, descriptors)
         number, run, _, _, _, records, _, timed, *_ = sent
         if not number or self.claims.setdefault(number, "main") != "main":
@@ -399,30 +400,30 @@ class TaskWorker(WorkerProcess):
         if len(self.claims) > 2 * _REMEMBERED:  # numbers are the pool's: this has some of them
             for old in list(self.claims)[:-_REMEMBERED]:
                 self.claims.pop(old, None)
-        flight = self.flight = RunningFlight(number, records, timed)
+        batch = self.batch = RunningBatch(number, records, timed)
         if timed is not None:
-            self._watch(flight, timed)
-        self._context_of(run, records).run(self._run, flight)
+            self._watch(batch, timed)
+        self._context_of(run, records).run(self._run, batch)
         if self.watch is not None:
             self.watch.end()
-        self.answer(flight)
+        self.answer(batch)
         self.words[RUNNING] = 0
-        self.flight = None
+        self.batch = None
 
-    def _watch(self, flight: RunningFlight, interval: float) -> None:
+    def _watch(self, batch: RunningBatch, interval: float) -> None:
         if self.watch is None:
             self.watch = TaskWatch()
-        self.watch.begin(flight, interval)
+        self.watch.begin(batch, interval)
 
-    def _take_parts(self, sent: FlightMessage, descriptors: list[int]) -> None:
-        """Take in what comes with tasks, and forget what is not needed any more."""
-        _, run, environment, functions, loads, records, blobs, _, forget, *more = sent
+    def _take_parts(self, sent: BatchMessage, descriptors: list[int]) -> None:
+        """Take in what comes with tasks, and drop what is not needed any more."""
+        _, run, environment, functions, loads, records, blobs, _, to_drop, *more = sent
         arenas, old_runs, old_functions = more
-        if environment is not None:  # kept here: the flight that brings it may be taken back
+        if environment is not None:  # kept here: the batch that brings it may be taken back
             self.environments[run] = environment
         for arena, fd in zip(arenas, descriptors, strict=True):
             self.mappings.add(arena, fd)
-        for i in forget:
+        for i in to_drop:
             self.store.drop(i)
         for old in old_runs:
             self.contexts.pop(old, None)
@@ -457,11 +458,11 @@ class TaskWorker(WorkerProcess):
 
     # -- running ----------------------------------------------------------------------------
 
-    def _run(self, flight: RunningFlight) -> None:
+    def _run(self, batch: RunningBatch) -> None:
         values, unusual, kept = self.store.values, self.store.unusual, self.store.kept
         functions, words, uses = self.functions, self.words, here.uses
-        take, done = flight.take, flight.done
-        before, latest, count = flight.answered_at, 0, 0
+        take, done = batch.take, batch.done
+        before, latest, count = batch.answered_at, 0, 0
         while True:
             try:
                 record = take()
@@ -470,7 +471,7 @@ class TaskWorker(WorkerProcess):
             i, f, arguments, inputs, drops, flags, extra = record
             words[RUNNING] = i
             if f != latest:
-                before = self._measure(flight, latest, count, before)
+                before = self._measure(batch, latest, count, before)
                 latest, count = f, 0
             count += 1
             try:
@@ -478,7 +479,7 @@ class TaskWorker(WorkerProcess):
                 if function.__class__ is bytes or flags & (BLOB | SPECIAL) or (
                     inputs is not None and unusual and not unusual.isdisjoint(inputs)
                 ):
-                    value = self._call(record, flight)
+                    value = self._call(record, batch)
                 elif flags & BOUND:
                     given: Any = [values[k] for k in inputs] if inputs else []
                     value = calls.call_bound(function, arguments, given, extra[0])  # type: ignore[index]
@@ -488,7 +489,7 @@ class TaskWorker(WorkerProcess):
                     given = [values[k] for k in inputs]
                     value = function(*given)
             except BaseException as error:
-                self._fail(record, flight, error, None)
+                self._fail(record, batch, error, None)
                 value = NO_RESULT
             if uses:
                 task_over(None)
@@ -500,24 +501,24 @@ class TaskWorker(WorkerProcess):
             elif value is LATER:
                 continue
             elif value is not NO_RESULT:
-                self._keep(record, flight, value)
+                self._keep(record, batch, value)
             value = None
             for k in drops:
                 if k not in kept:
                     values.pop(k, None)
                     unusual.discard(k)
-        flight.add_time(latest, count, perf_counter() - before)
+        batch.add_time(latest, count, perf_counter() - before)
 
-    def _measure(self, flight: RunningFlight, function: int, count: int, before: float) -> float:
+    def _measure(self, batch: RunningBatch, function: int, count: int, before: float) -> float:
         """Note how long calls of a function took, and answer now and then; return the time."""
         now = perf_counter()
-        flight.add_time(function, count, now - before)
-        if now - flight.answered_at > _ANSWER_AFTER and (flight.done or flight.failed):
-            self.answer(flight)
-            now = flight.answered_at = perf_counter()
+        batch.add_time(function, count, now - before)
+        if now - batch.answered_at > _ANSWER_AFTER and (batch.done or batch.failed):
+            self.answer(batch)
+            now = batch.answered_at = perf_counter()
         return now
 
-    def _call(self, record: calls.Record, flight: RunningFlight) -> Any:
+    def _call(self, record: calls.Record, batch: RunningBatch) -> Any:
         """Run a task that needs more than a look at its inputs; NO_RESULT when it failed."""
         i, f, arguments, inputs, drops, flags, extra = record
         store = self.store
@@ -528,12 +529,12 @@ class TaskWorker(WorkerProcess):
             if value.__class__ is UnopenedValue:
                 value = self._open(k, value)
             elif value is LATER:
-                flight.deferred.append(i)
+                batch.deferred.append(i)
                 store.put_unusual(i, LATER)
                 store.kept.update(inputs or ())
                 return LATER
             elif value is FAILED:
-                flight.failed.append((i, k))
+                batch.failed.append((i, k))
                 if flags & KEEP:
                     store.put_unusual(i, FAILED)
                 return NO_RESULT
@@ -561,17 +562,17 @@ class TaskWorker(WorkerProcess):
             value = None
             return call(last)
         except BaseException as error:
-            self._fail(record, flight, error, call)
+            self._fail(record, batch, error, call)
             return NO_RESULT
 
-    def _keep(self, record: calls.Record, flight: RunningFlight, value: Any) -> None:
+    def _keep(self, record: calls.Record, batch: RunningBatch, value: Any) -> None:
         """Take a result that is more than a number or a text."""
         try:
             result = self._stored(record[0], record[5], value)
         except BaseException as error:  # the rest of a generator's body ran just now
-            self._fail(record, flight, error, None)
+            self._fail(record, batch, error, None)
         else:
-            flight.done.append(result)
+            batch.done.append(result)
 
     def _stored(self, i: int, flags: int, value: Any) -> tuple[Any, ...]:
         """Store a result if it is to be kept; return what the answer has of it."""
@@ -596,7 +597,7 @@ class TaskWorker(WorkerProcess):
     def _fail(
         self,
         record: calls.Record,
-        flight: RunningFlight,
+        batch: RunningBatch,
         error: BaseException,
         call: calls.RecordCall | None,
     ) -> None:
@@ -605,7 +606,7 @@ class TaskWorker(WorkerProcess):
             words = self._words(record, call)
         except BaseException:  # a hostile container must not stop an error message
             words = None
-        flight.failed.append((i, failure_record(error), words))
+        batch.failed.append((i, failure_record(error), words))
         if flags & KEEP:
             self.store.put_unusual(i, FAILED)
 
@@ -630,13 +631,13 @@ class TaskWorker(WorkerProcess):
 
     # -- answers ----------------------------------------------------------------------------
 
-    def answer(self, flight: RunningFlight) -> None:
-        """Send what a flight has done so far: by either thread."""
+    def answer(self, batch: RunningBatch) -> None:
+        """Send what a batch has done so far: by either thread."""
         if self.reporter.is_forked:  # the parent goes on with it; its copy has nowhere to return to
             os._exit(0)
         with self._sending:
             results = []
-            done, values = flight.done, self.store.values
+            done, values = batch.done, self.store.values
             while done:
                 result = done.popleft()
                 if len(result) == 1:
@@ -646,7 +647,7 @@ class TaskWorker(WorkerProcess):
                         result = entry(self, i, value, KEEP)
                     value = None
                 results.append(result)
-            self._send_answer(flight.number, results, *flight.take_outcomes())
+            self._send_answer(batch.number, results, *batch.take_outcomes())
 
 
 def _opened(load: UnopenedValue) -> Any:

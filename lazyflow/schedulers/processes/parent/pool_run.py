@@ -1,4 +1,9 @@
-"""Runs whose tasks other processes compute, and the jobs that are made of their plans."""
+"""A run on worker processes, and the job that is made of its plan.
+
+`PoolRun` is what the caller waits for. `NewJob` makes the nodes (decisions/nodes.py) that the pool
+works on, in the caller's thread, since pickling may run the user's code. `EndedRun` stays while
+tasks of the job may have to run again. The `report_` functions call the observers.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,12 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.graph.options import DEFAULT
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.plan import Plan, plan_of_lazy
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, is_leaf, place_text, task_name
 from lazyflow.schedulers.core.base import Observer, Request, Worker
 from lazyflow.schedulers.core.errors.failures import dressed
-from lazyflow.schedulers.core.lifecycle import RunObservers, plan_of_lazy
+from lazyflow.schedulers.core.observing import RunObservers
+from lazyflow.schedulers.core.run import OffloadedRun
 from lazyflow.schedulers.processes.decisions.nodes import (
     ALWAYS,
     DONE,
@@ -37,7 +43,6 @@ from lazyflow.schedulers.remote.calls import (
     name_only,
     without_inputs,
 )
-from lazyflow.schedulers.remote.run import OffloadedRun
 from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 
 # -- merging ------------------------------------------------------------------------------
@@ -59,13 +64,13 @@ def merges_of(plan: Plan, request: Request) -> dict[int, None]:
     first = max((i for i in plan.outputs if _is_merge(plan.tasks[i])), default=-1)
     if first < 0 or request.background:
         return {}
-    found: set[int] = {plan.end}
+    merged: set[int] = {plan.end}
     for i in range(first, -1, -1):
-        if _is_merge(plan.tasks[i]) and found.issuperset(plan.uses(i)) and not any(
+        if _is_merge(plan.tasks[i]) and merged.issuperset(plan.uses(i)) and not any(
             plan.tasks[j]._func in (VALUE, HELD) for j in plan.inputs[i] or ()
         ):
-            found.add(i)
-    return dict.fromkeys(sorted(found - {plan.end}))
+            merged.add(i)
+    return dict.fromkeys(sorted(merged - {plan.end}))
 
 
 def _is_merge(task: Task) -> bool:
@@ -127,7 +132,7 @@ _numbers = count(1)
 class _Nudge:
     """Stands in for `Run.attention`: an append to it wakes the driver. Never locks."""
 
-    def __init__(self, run: RemoteRun) -> None:
+    def __init__(self, run: PoolRun) -> None:
         self._run = weakref.ref(run)
 
     def append(self, _: Any) -> None:
@@ -136,7 +141,7 @@ class _Nudge:
             run.driver.loop.post(run.driver.runs.cull, self._run)
 
 
-class RemoteRun(OffloadedRun):
+class PoolRun(OffloadedRun):
     """A run on worker processes.
 
     The caller's thread makes the job, runs `merges` and fetches results; the driver does the rest.
@@ -177,7 +182,7 @@ class RemoteRun(OffloadedRun):
         """Take what a run made in the place of task `i`."""
         self.driver.loop.post(self.driver.values.delivered, self, i, value, None)
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Take the failure of what was made in the place of task `i`."""
         self.driver.loop.post(self.driver.values.delivered, self, i, None, error)
 
@@ -225,9 +230,9 @@ class EndedRun:
     stop = ()
     observers = RunObservers()  # they were told of its end
 
-    def __init__(self, run: RemoteRun) -> None:
+    def __init__(self, run: PoolRun) -> None:
         old = run.request
-        self.request = Request(old.num_workers, True, old.background, old.check_mutation)
+        self.request = old._replace(collect=True, observers=(), light=False)
         self.driver = run.driver
         self.job = run.job
         self.number = run.number
@@ -246,10 +251,10 @@ class EndedRun:
         try:
             plan = plan_of_lazy(lazy)
         except BaseException as error:
-            self.refuse(node.i, dressed(error, node.task, None))
+            self.deliver_error(node.i, dressed(error, node.task, None))
             return
         self.job.later[node] = self
-        run = RemoteRun(plan, self.request, self._scheduler, (self, node.i))
+        run = PoolRun(plan, self.request, self._scheduler, (self, node.i))
         self.children.add(run)
         run.begin()
 
@@ -265,7 +270,7 @@ class EndedRun:
         """Take a value that was made again, from any thread."""
         self.driver.loop.post(self.driver.values.remade, self._remade[i], value, None)
 
-    def refuse(self, i: int, error: BaseException) -> None:
+    def deliver_error(self, i: int, error: BaseException) -> None:
         """Take the failure of such a value, from any thread."""
         self.driver.loop.post(self.driver.values.remade, self._remade[i], None, error)
 
@@ -289,7 +294,7 @@ class ProcessInside(Worker):
         return node.job.run, node.i
 
 
-def report_start(run: RemoteRun, node: Node) -> None:
+def report_start(run: PoolRun, node: Node) -> None:
     """Tell observers that a task starts; once, though it may be taken back and sent again."""
     if node.i not in run.start_told and run.observers.on_start and not is_leaf(node.task):
         run.start_told.add(node.i)
@@ -297,7 +302,7 @@ def report_start(run: RemoteRun, node: Node) -> None:
 
 
 def report_result(
-    run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
+    run: PoolRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
     """Call the observers of a task that a worker, `member`, has done."""
     report_call(run, node, member, span, size)
@@ -306,7 +311,7 @@ def report_result(
 
 
 def report_call(
-    run: RemoteRun, node: Node, member: Any, span: TaskSpan | None, size: int
+    run: PoolRun, node: Node, member: Any, span: TaskSpan | None, size: int
 ) -> None:
     """Tell observers that a worker called a task, and when if it was timed."""
     report_start(run, node)
@@ -319,7 +324,7 @@ def report_call(
 
 
 def report_moved(
-    run: RemoteRun, nodes: list[Node], records: list[Record], loads: list[tuple[int, Any]]
+    run: PoolRun, nodes: list[Node], records: list[Record], loads: list[tuple[int, Any]]
 ) -> None:
     """Tell observers how much is sent for tasks; a value for several, for the first of them."""
     sizes = {i: value[2] for i, value in loads if type(value) is tuple}
@@ -363,16 +368,15 @@ class NewJob:
         Futures of other schedulers whose values come later, and the nodes that stand for them.
     """
 
-    def __init__(self, run: RemoteRun, driver: Owner) -> None:
+    def __init__(self, run: PoolRun, driver: Owner) -> None:
         self.run = run
         self.driver = driver
         plan, request = run.plan, run.request
         is_background = request.background
         if run.parent is None:
-            # That may have tasks of the run at once.
-            count = request.num_workers or config.get("num_workers") or config.default_workers()
-            workers, crash_retries = int(count), config.get("crash_retries")
-        else:  # this is the driver's thread, where the caller's settings are not seen
+            workers = request.num_workers or config.default_workers()
+            crash_retries = request.crash_retries
+        else:
             maker, i = run.parent
             workers, crash_retries = maker.job.cap, maker.job.crash_retries_of(maker.task(i))
         self.job = run.job = Job(
@@ -441,7 +445,7 @@ class NewJob:
             self._keep_once(*run.parent)
 
     @staticmethod
-    def _keep_once(maker: RemoteRun, i: int) -> None:
+    def _keep_once(maker: PoolRun, i: int) -> None:
         """Keep a task from running again that returned some which must run once."""
         made = maker.node_of(i)
         if made is not None:
@@ -457,14 +461,14 @@ class NewJob:
         try:
             function = self.driver.functions.function_of(func)
             self.run.functions[function.number] = function
-            found = function.number
+            number = function.number
         except Unpicklable as error:
-            found = -1 - len(self._errors)
+            number = -1 - len(self._errors)
             text = f"{task_name(task)}, made at {place_text(task)}"
             failure = serialization_error(text, "function", error)
-            self._errors[found] = dressed(failure, task, None)
-        self._functions[id(func)] = found
-        return found
+            self._errors[number] = dressed(failure, task, None)
+        self._functions[id(func)] = number
+        return number
 
     def _leaf(self, i: int, task: Task) -> Node:
         """Return the node of a value: literal, or held by a future."""
@@ -472,9 +476,9 @@ class NewJob:
             return self._literal(i, task, self.run.leaf_values.get(i, task._args[0]))
         future = task._args[0]
         if not future.done():
-            found = self._coming(i, task, future)
-            if found is not None:
-                return found
+            coming = self._coming(i, task, future)
+            if coming is not None:
+                return coming
         value, error = future.local_outcome()
         if error is not None:
             node = Node(self.job, i, without_inputs(task), 0)
