@@ -10,7 +10,6 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.products import matmul
-from lazyflow.array.functions.reductions import totals
 from lazyflow.array.linalg.matrices import (
     EigResult,
     QRResult,
@@ -25,7 +24,14 @@ from lazyflow.array.linalg.matrices import (
     type_of,
     whole,
 )
-from lazyflow.array.linalg.tall import as_they_are, decomposed, only_values, row_chunks, tall
+from lazyflow.array.linalg.tall import (
+    DECOMPOSED,
+    as_they_are,
+    only_values,
+    row_chunks,
+    tall,
+    thin_svd,
+)
 from lazyflow.array.linalg.tiles import (
     CholeskyTiles,
     LowerOfPanels,
@@ -152,8 +158,8 @@ def svd(
     hermitian
         `a` is its own adjoint: LAPACK's faster function, whole in a task.
     coerce_signs
-        The sum of each row of Vh has no negative real part, so chunks and processors do not change
-        signs. Not for stacks or `full_matrices`.
+        Of the smaller of U and Vh, the sum of each vector has no negative real part, so chunks and
+        processors do not change signs. Not for stacks, `hermitian` or `full_matrices`.
 
     Examples
     --------
@@ -176,18 +182,18 @@ def svd(
     if rows is not None:
         long = x if m >= n else adjoint(x)
         u, s, vh = tall(
-            long, rows, decomposed, [(types[1], (k,)), (types[2], (k, k))], types[0]
+            long, rows, DECOMPOSED[coerce_signs], [(types[1], (k,)), (types[2], (k, k))],
+            types[0],
         )
         if m < n:
             u, vh = adjoint(vh), adjoint(u)
-    else:
-        signature = "(m,n)->(m,m),(k),(n,n)" if full_matrices else "(m,n)->(m,k),(k),(k,n)"
-        u, s, vh = whole(np.linalg.svd, signature, x, sizes={"k": k}, **options)
-    if coerce_signs and not full_matrices and x.ndim == 2:
-        turned = totals.sum(vh, axis=1).real < 0
-        signs = 1 - 2 * turned.astype(s.dtype)
-        u, vh = u * signs, vh * signs[:, None]
-    return SVDResult(u, s, vh)
+        return SVDResult(u, s, vh)
+    signature = "(m,n)->(m,m),(k),(n,n)" if full_matrices else "(m,n)->(m,k),(k),(k,n)"
+    if full_matrices or hermitian or x.ndim > 2:
+        return SVDResult(*whole(np.linalg.svd, signature, x, sizes={"k": k}, **options))
+    return SVDResult(
+        *whole(thin_svd, signature, x, sizes={"k": k}, dtypes=types, signed=coerce_signs)
+    )
 
 
 def full_svd(

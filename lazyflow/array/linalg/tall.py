@@ -11,6 +11,7 @@ LU factorizations", SIAM J. Sci. Comput. 34 (2012).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -198,10 +199,24 @@ def as_they_are(q: Any, r: Any) -> tuple[Any, Any]:
     return q, r
 
 
-def decomposed(q: Any, r: Any) -> tuple[Any, Any, Any]:
+def thin_svd(x: Any, signed: bool) -> tuple[Any, Any, Any]:
+    """Return U, S and Vh; `signed`: vectors of the smaller of U and Vh have sums above 0."""
+    u, s, vh = np.linalg.svd(x, full_matrices=False)
+    if signed:
+        sums = vh.sum(axis=1) if len(u) >= vh.shape[1] else u.sum(axis=0)
+        signs = np.where(sums.real < 0, -1, 1).astype(s.dtype)
+        u, vh = u * signs, vh * signs[:, None]
+    return u, s, vh
+
+
+def decomposed(signed: bool, q: Any, r: Any) -> tuple[Any, Any, Any]:
     """Return the left singular vectors, singular values and right singular vectors."""
-    u, s, vh = np.linalg.svd(r, full_matrices=False)
+    u, s, vh = thin_svd(r, signed)
     return q @ u, s, vh
+
+
+#: By whether vectors are signed: one object each, so that equal decompositions are found to be.
+DECOMPOSED = {signed: partial(decomposed, signed) for signed in (False, True)}
 
 
 def only_values(q: Any, r: Any) -> tuple[Any, Any]:
