@@ -9,8 +9,9 @@ generator of the library, `kw`, the keywords that give chunks where the library 
     z       complex128, one axis          s       few labels, int64 in [0, 64), one axis
     q       a square, float64             t       a table of 50 columns, float64
     small   float64, 5 x 4, one chunk     S, N    the shape of x, the length of v
+    k       a square in square chunks of one size, heavy on its diagonal, float64
 
-`rows` is the length of x and `days` that of c.
+`rows` is the length of x and `days` that of c; `thin` makes NumPy's factors as small as others'.
 """
 
 from __future__ import annotations
@@ -111,6 +112,12 @@ EXPRESSIONS: dict[str, str] = {
         la.einsum("ij,kj->ik", x, y[:50]) | la.trace(q) | la.matmul(c, c[0].T) | t.T @ t
         la.cross(c[..., :3], c[..., 1:4])
     """,
+    "linalg": """
+        (lambda q, r: (abs(q), abs(r)))(*la.linalg.qr(t)) | la.linalg.norm(x)
+        (lambda u, s, v: (abs(u), s, abs(v)))(*la.linalg.svd(t, **thin))
+        la.linalg.norm(x, axis=1) | la.linalg.solve(k, k[0])
+        la.linalg.lstsq(t, v[:len(t)])[0]
+    """,
     "windows": """
         q[1:-1, 1:-1] * -4 + q[2:, 1:-1] + q[:-2, 1:-1] + q[1:-1, 2:] + q[1:-1, :-2]
         v[2:] + v[1:-1] + v[:-2] | (v[1:] * v[:-1]).sum()
@@ -159,6 +166,7 @@ def arrays(size: int, wanted: Container[str] | None = None) -> dict[str, np.ndar
         "s": lambda: rng.integers(0, 64, length), "z": lambda: rng.random(length // 2) + 0.5j,
         "c": lambda: rng.random((days, 50, 250)), "q": lambda: rng.random((side, side)),
         "t": lambda: rng.random((length // 50, 50)), "small": lambda: rng.random((5, 4)),
+        "k": lambda: rng.random((side // 16 * 16,) * 2) + side * np.eye(side // 16 * 16),
     }  # fmt: skip
     return {name: make() for name, make in makers.items() if wanted is None or name in wanted}
 
@@ -171,7 +179,9 @@ def namespace(la: Any, given: dict[str, np.ndarray], parts: int) -> dict[str, An
         if la is not np:
             whole = name == "small"
             first = len(array) if whole else -(-len(array) // parts)
-            names[name] = la.from_array(array, chunks=(first, *array.shape[1:]))
+            others = (first,) if name == "k" else array.shape[1:]
+            names[name] = la.from_array(array, chunks=(first, *others))
+    names["thin"] = {"full_matrices": False} if la is np else {}
     if "x" in given:
         rows = len(given["x"])
         names |= {"S": given["x"].shape, "rows": rows}

@@ -81,7 +81,7 @@ Results without axes
 #                       numba_type: what else NumPy, Numba and dask ask of it
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
-#   random/             random arrays
+#   random/, linalg/    random arrays; matrices
 #
 # Functions are found by the table in names.py; their modules, and what makes and runs kernels, are
 # loaded when they are first needed.
@@ -123,6 +123,8 @@ def __getattr__(name: str) -> Any:
         import lazyflow.array.random as found
     elif name == "overlap":
         import lazyflow.array.overlap as found
+    elif name == "linalg":
+        import lazyflow.array.linalg as found
     else:
         hint = "."
         if find_spec(f"{__name__}.{name}") is None:  # else Python asks, before it imports a module

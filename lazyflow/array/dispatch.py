@@ -81,14 +81,30 @@ _OF_NUMBERS = (
 )
 
 
+#: NumPy's modules of which ours are modules too, and names there that stand for another default.
+_MODULES = {"numpy.linalg": "linalg"}
+_WITH_DEFAULTS = {"numpy.linalg.svd": "decompositions.full_svd"}
+
+
 @cache
 def of_numpy(function: Any) -> Callable[..., Any] | None:
     """Return the function that stands for one of NumPy with arrays, or None."""
     name = getattr(function, "__name__", "")
+    if function.__module__ in _MODULES:
+        return _of_module(function.__module__, name)
     if name not in MODULE_OF or name in _OF_NUMBERS or function.__module__ not in _NUMPY:
         return None
     found: Callable[..., Any] = functions[name]
     return found
+
+
+def _of_module(module: str, name: str) -> Callable[..., Any] | None:
+    ours = import_module(f"lazyflow.array.{_MODULES[module]}")
+    path = _WITH_DEFAULTS.get(f"{module}.{name}", name).split(".")
+    found: Any = ours
+    for each in path:
+        found = getattr(found, each, None)
+    return None if found is None else with_lengths(found)
 
 
 def method(name: str, doc: str = "") -> Any:

@@ -97,7 +97,7 @@ HELPERS: dict[str, str] = {
 }
 
 #: Modules that are public themselves.
-MODULES = ("overlap", "random")
+MODULES = ("linalg", "overlap", "random")
 
 #: Constants and types that are NumPy's.
 OF_NUMPY = (

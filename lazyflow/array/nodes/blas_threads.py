@@ -1,16 +1,19 @@
-"""How many threads NumPy's BLAS library takes for a product, while other tasks run beside it.
+"""How many threads the BLAS libraries of NumPy and SciPy take, while other tasks run beside.
 
-OpenBLAS, which NumPy's own packages bring, has one number for the process. While products of
-several tasks run it is lowered, since each of them would keep all cores busy and wait for the
+OpenBLAS, of which their own packages bring one each, has one number for the process. While products
+of several tasks run it is lowered, since each of them would keep all cores busy and wait for the
 others'. Other libraries are left as they are.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import starmap
+from operator import call
 from threading import Lock
 from typing import Any
 
@@ -19,57 +22,69 @@ import numpy as np
 from lazyflow.system import at_fork
 
 _NAMES = (
-    "scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads",
+    "scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_",
+    "scipy_openblas_{}_num_threads", "openblas_{}_num_threads",
 )
+
+#: Functions that tell and set the number of threads of a library.
+Library = tuple[Callable[[], int], Callable[[int], None]]
 
 _lock = Lock()
 _running = 0  # products that asked for a share of the threads
-_all = 1  # threads that there were before the first of them
+_before: list[tuple[Any, int]] = []  # what sets threads, and how many there were before the first
 
 
-@lru_cache(1)
-def _functions() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Return OpenBLAS's functions that tell and set the number; None: it is another library."""
-    core: Any = np._core  # type: ignore[attr-defined]
-    own = ctypes.PyDLL(core._multiarray_umath.__file__)  # names of what it depends on, too
+@lru_cache(2)
+def _functions(path: str) -> Library | None:
+    """Return the functions of the OpenBLAS that an extension module uses; None: another library."""
+    own = ctypes.PyDLL(path)  # names of what it depends on, too
     for name in _NAMES:
         if hasattr(own, name.format("set")):
             return getattr(own, name.format("get")), getattr(own, name.format("set"))
     return None
 
 
+def _libraries() -> list[Library]:
+    """Return the libraries of NumPy, and of SciPy if it is loaded."""
+    core: Any = np._core  # type: ignore[attr-defined]
+    of_scipy = sys.modules.get("scipy.linalg._fblas")
+    paths = [each.__file__ for each in (core._multiarray_umath, of_scipy) if each is not None]
+    return [found for path in paths if (found := _functions(str(path))) is not None]
+
+
 @contextmanager
 def share_of_threads(tasks: int) -> Iterator[None]:
     """Let BLAS take no more threads than there are for each of so many tasks, one at the least."""
-    global _running, _all
-    found = _functions() if tasks > 1 else None
-    if found is None:
+    global _running
+    libraries = _libraries() if tasks > 1 else []
+    if not libraries:
         yield
         return
-    tell, limit = found
     asked = False
+    set_back = starmap(call, _before)  # here: Ctrl-C comes after calls
     try:
         with _lock:
             if not _running:
-                _all = tell()
+                _before.clear()
             _running += 1
-            asked = True  # at once: Ctrl-C comes after calls
-            if _running == 1:
-                limit(max(1, _all // tasks))
+            asked = True  # at once
+            for tell, limit in libraries[len(_before):]:  # SciPy's may come while NumPy's is held
+                _before.append((limit, tell()))
+                limit(max(1, _before[-1][1] // tasks))
         yield
     finally:
         if asked:
             with _lock:
                 _running -= 1
                 if not _running:
-                    limit(_all)
+                    list(set_back)
 
 
 def _after_fork_in_child() -> None:
     global _running, _lock
     _lock = Lock()
-    if _running and (found := _functions()):
-        found[1](_all)
+    if _running:
+        list(starmap(call, _before))
     _running = 0
 
 

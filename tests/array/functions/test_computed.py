@@ -9,10 +9,10 @@ from lazyflow.errors import LazyflowWarning
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: np.linalg.svd(x).S, lambda x: np.linalg.norm(x, axis=0), lambda x: np.kron(x, [1, 2]),
-    lambda x: np.linalg.multi_dot([x, x.T, x]), lambda x: np.fft.fft(x), lambda x: np.vander(x[0]),
+    lambda x: np.roots(x[0]), lambda x: np.kron(x, [1, 2]),
+    lambda x: np.fft.fft(x), lambda x: np.vander(x[0]),
     lambda x: np.polyfit(x[:, 0], x[:, 1], 1), lambda x: np.intersect1d(x, x[1]),
-    lambda x: np.linalg.det(x[x[:, 0] > 1][:, :2]), lambda x: np.array2string(x),
+    lambda x: np.poly(x[x[:, 0] > 1][:, :2]), lambda x: np.array2string(x),
 ])
 def test_functions_of_numpy_that_look_at_values_get_them(call, monkeypatch):
     monkeypatch.setattr(computed, "_warned", set())
@@ -29,13 +29,13 @@ def test_a_function_that_computes_says_so_once(monkeypatch):
     monkeypatch.setattr(computed, "_warned", set())
     x = la.ones((2, 2), chunks=1)
     with pytest.warns(LazyflowWarning) as told:
-        np.linalg.det(x)
-        np.linalg.det(x)
-        np.linalg.inv(x + la.eye(2))
+        np.poly(x)
+        np.poly(x)
+        np.roots(x[0])
     names = [str(w.message).split(" ", 1)[0] for w in told]
-    assert names == ["numpy.linalg.det", "numpy.linalg.inv"]
+    assert names == ["numpy.poly", "numpy.roots"]
     assert str(told[0].message) == (
-        "numpy.linalg.det needs values, so chunked arrays of 32 bytes are computed for it now, and "
+        "numpy.poly needs values, so chunked arrays of 32 bytes are computed for it now, and "
         "its result is in memory. To call it for each block: x.map_blocks(f). If that is what you "
         "want, pass x.compute() for x. This warning comes once for each function."
     )

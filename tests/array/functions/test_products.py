@@ -392,13 +392,13 @@ class Watcher:
     seen: set[int] = set()
 
     def __mul__(self, other):
-        self.seen.add(blas_threads._functions()[0]())
+        self.seen.add(blas_threads._libraries()[0][0]())
         return other
 
 
-@pytest.mark.skipif(blas_threads._functions() is None, reason="NumPy has another BLAS library")
+@pytest.mark.skipif(not blas_threads._libraries(), reason="NumPy has another BLAS library")
 def test_tasks_of_a_product_share_the_threads_of_blas_and_give_them_back():
-    tell, limit = blas_threads._functions()
+    tell, limit = blas_threads._libraries()[0]
     before = tell()
     limit(4)
     try:
@@ -417,13 +417,13 @@ def test_tasks_of_a_product_share_the_threads_of_blas_and_give_them_back():
         limit(before)
 
 
-@pytest.mark.skipif(blas_threads._functions() is None, reason="NumPy has another BLAS library")
+@pytest.mark.skipif(not blas_threads._libraries(), reason="NumPy has another BLAS library")
 def test_products_that_ctrl_c_ends_give_the_threads_of_blas_back():
     def shared():
         with blas_threads.share_of_threads(2):
             assert tell() == 2
 
-    tell, limit = blas_threads._functions()
+    tell, limit = blas_threads._libraries()[0]
     before = tell()
     limit(4)
     try:

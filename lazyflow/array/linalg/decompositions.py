@@ -1,0 +1,481 @@
+"""QR, singular values, eigenvalues, Cholesky and LU factors."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from lazyflow.array.core import Array
+from lazyflow.array.functions.arguments import ArrayLike, as_array
+from lazyflow.array.functions.manipulation.joining import concatenate
+from lazyflow.array.functions.products import matmul
+from lazyflow.array.linalg.matrices import (
+    EigResult,
+    QRResult,
+    SVDResult,
+    adjoint,
+    cut,
+    is_small,
+    matrices,
+    parts_of,
+    square,
+    trial,
+    type_of,
+    whole,
+)
+from lazyflow.array.linalg.tall import (
+    DECOMPOSED,
+    as_they_are,
+    only_values,
+    row_chunks,
+    tall,
+    thin_svd,
+)
+from lazyflow.array.linalg.tiles import (
+    CholeskyTiles,
+    LowerOfPanels,
+    OrderOfPanels,
+    Panels,
+    UpperOfPanels,
+)
+from lazyflow.array.random import default_rng
+
+# -- QR ------------------------------------------------------------------------------------------
+
+
+def qr(a: ArrayLike, mode: Literal["reduced", "complete", "r", "raw"] = "reduced") -> Any:
+    """Return QR factors; parameters are those of ``np.linalg.qr``.
+
+    A matrix at least four times as high as wide is read once, in blocks of rows (`tsqr`); the first
+    columns of one wider than high are decomposed (`sfqr`); another, or a stack, is whole in a task.
+    The signs of columns may differ from NumPy's.
+
+    Parameters
+    ----------
+    a
+        (..., M, N). K is the lesser of M and N.
+    mode
+        "reduced": Q (M, K) and R (K, N); "r": R alone; "complete" and "raw" as NumPy's, whole in a
+        task.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.random.default_rng(1).normal(size=(100, 3), chunks=30)
+    >>> q, r = la.linalg.qr(x)
+    >>> la.allclose(q @ r, x).compute(), la.allclose(q.T @ q, la.eye(3)).compute()
+    (np.True_, np.True_)
+    """
+    x = matrices(a)
+    types = trial(np.linalg.qr, x, mode=mode)
+    rows = row_chunks(x) if x.ndim == 2 and x.size else None
+    if mode in ("reduced", "r"):
+        if rows is not None:
+            return _of_rows(x, rows, types[0].dtype, mode)
+        if x.ndim == 2 and x.shape[0] < x.shape[1] and x.numblocks[1] > 1:
+            found = sfqr(x)
+            return found if mode == "reduced" else found.R
+    m, n = x.shape[-2:]
+    k = m if mode == "complete" else min(m, n)
+    if mode == "raw":
+        return whole(np.linalg.qr, "(m,n)->(n,m),(k)", x, sizes={"k": k}, mode=mode)
+    if mode == "r":
+        return whole(np.linalg.qr, "(m,n)->(k,n)", x, sizes={"k": k}, mode=mode)
+    return QRResult(*whole(np.linalg.qr, "(m,n)->(m,k),(k,n)", x, sizes={"k": k}, mode=mode))
+
+
+def _of_rows(x: Array, rows: tuple[int, ...], dtype: Any, mode: str) -> Any:
+    n = x.shape[1]
+    found = tall(x, rows, as_they_are, [(dtype, (n, n))], dtype, mode != "r")
+    return found[0] if mode == "r" else QRResult(*found)
+
+
+def tsqr(data: ArrayLike, compute_svd: bool = False, coerce_signs: bool = True) -> Any:
+    """Return QR factors, or the singular value decomposition, of a tall matrix, by blocks of rows.
+
+    Q of blocks and R of all are found in one pass, in a tree (Demmel, Grigori, Hoemmen, Langou,
+    2012). Blocks of rows are joined until each is twice as high as wide. `coerce_signs` is that
+    of `svd`.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> q, r = la.linalg.tsqr(la.ones((10, 1), chunks=3))
+    >>> abs(r).compute().round(3)
+    array([[3.162]])
+    """
+    if compute_svd:
+        return svd(data, coerce_signs=coerce_signs)
+    return qr(data)
+
+
+def sfqr(data: ArrayLike) -> QRResult:
+    """Return QR factors of a matrix wider than high: those of its first columns, and Qᴴ times all.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.random.default_rng(1).normal(size=(3, 50), chunks=(3, 10))
+    >>> q, r = la.linalg.sfqr(x)
+    >>> q.shape, r.chunks[1], la.allclose(q @ r, x).compute()
+    ((3, 3), (10, 10, 10, 10, 10), np.True_)
+    """
+    x = matrices(data)
+    dtype = type_of(x)
+    sizes, first = x.chunks[1], x.shape[0]
+    width = count = 0
+    while width < min(first, x.shape[1]):
+        width, count = width + sizes[count], count + 1
+    q, r = qr(x[:, :width].rechunk(-1))
+    if count == len(sizes):
+        return QRResult(q, r)
+    others = matmul(adjoint(q), x[:, width:].astype(dtype, copy=False))
+    return QRResult(q, concatenate([r, others], axis=1).rechunk({0: -1}))
+
+
+# -- singular values -----------------------------------------------------------------------------
+
+
+def svd(
+    a: ArrayLike, full_matrices: bool = False, compute_uv: bool = True, hermitian: bool = False,
+    *, coerce_signs: bool = True,
+) -> Any:
+    """Return the singular value decomposition ``U @ diag(S) @ Vh``, the values in falling order.
+
+    That of a matrix at least four times as high as wide comes with the pass of its QR factors, and
+    that of a wide one from its adjoint; another, or a stack, is whole in a task.
+
+    Parameters
+    ----------
+    a
+        (..., M, N). K is the lesser of M and N.
+    full_matrices
+        U and Vh are square, and the matrix is whole in a task. Unlike NumPy's, and like dask's,
+        the default is U (..., M, K) and Vh (..., K, N); ``np.linalg.svd(x)`` keeps NumPy's.
+    compute_uv
+        False: return S alone, as `svdvals`.
+    hermitian
+        `a` is its own adjoint: LAPACK's faster function, whole in a task.
+    coerce_signs
+        Of the smaller of U and Vh, the sum of each vector has no negative real part, so chunks and
+        processors do not change signs. Not for stacks, `hermitian` or `full_matrices`.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.random.default_rng(1).normal(size=(100, 3), chunks=30)
+    >>> u, s, vh = la.linalg.svd(x)
+    >>> u.shape, la.allclose((u * s) @ vh, x).compute()
+    ((100, 3), np.True_)
+    """
+    if not compute_uv:
+        return _values(a, hermitian)
+    x = matrices(a)
+    options: dict[str, Any] = {"full_matrices": full_matrices, "hermitian": hermitian}
+    types = [each.dtype for each in trial(np.linalg.svd, x, **options)]
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    rows = None
+    if not (full_matrices or hermitian) and x.ndim == 2 and x.size:
+        rows = row_chunks(x if m >= n else x.T)
+    if rows is not None:
+        long = x if m >= n else adjoint(x)
+        u, s, vh = tall(
+            long, rows, DECOMPOSED[coerce_signs], [(types[1], (k,)), (types[2], (k, k))],
+            types[0],
+        )
+        if m < n:
+            u, vh = adjoint(vh), adjoint(u)
+        return SVDResult(u, s, vh)
+    signature = "(m,n)->(m,m),(k),(n,n)" if full_matrices else "(m,n)->(m,k),(k),(k,n)"
+    if full_matrices or hermitian or x.ndim > 2:
+        return SVDResult(*whole(np.linalg.svd, signature, x, sizes={"k": k}, **options))
+    return SVDResult(
+        *whole(thin_svd, signature, x, sizes={"k": k}, dtypes=types, signed=coerce_signs)
+    )
+
+
+def full_svd(
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    """Return ``np.linalg.svd(a, ...)``, with NumPy's defaults."""
+    return svd(a, full_matrices, compute_uv, hermitian, coerce_signs=False)
+
+
+def svdvals(x: ArrayLike, /) -> Array:
+    """Return the singular values of matrices, in falling order.
+
+    >>> import lazyflow.array as la
+    >>> la.linalg.svdvals(la.asarray([[3.0, 0], [0, 4]])).compute()
+    array([4., 3.])
+    """
+    return _values(x, False)
+
+
+def _values(a: Any, hermitian: bool) -> Array:
+    x = matrices(a)
+    options: dict[str, Any] = {"compute_uv": False, "hermitian": hermitian}
+    (found,) = trial(np.linalg.svd, x, **options)
+    m, n = x.shape[-2:]
+    long = x if m >= n else x.mT
+    rows = row_chunks(long) if x.ndim == 2 and x.size and not hermitian else None
+    if rows is None:
+        return whole(np.linalg.svd, "(m,n)->(k)", x, sizes={"k": min(m, n)}, **options)
+    results = [(found.dtype, (min(m, n),))]
+    return tall(long, rows, only_values, results, type_of(x), False)[0]
+
+
+def compression_level(n: int, q: int, n_oversamples: int = 10, min_subspace_size: int = 20) -> int:
+    """Return how many random vectors `svd_compressed` takes for a rank, of n columns.
+
+    >>> from lazyflow.array.linalg import compression_level
+    >>> compression_level(100, 5), compression_level(100, 30), compression_level(15, 30)
+    (20, 40, 15)
+    """
+    return min(max(min_subspace_size, q + n_oversamples), n)
+
+
+def compression_matrix(
+    data: ArrayLike, q: int, iterator: Literal["power", "QR"] = "power", n_power_iter: int = 0,
+    n_oversamples: int = 10, seed: Any = None, compute: bool = False,
+) -> Array:
+    """Return (K, M), of which the rows are orthonormal and span nearly what columns of `data` do.
+
+    Parameters are those of `svd_compressed`; `q` is its `k`.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.random.default_rng(1).normal(size=(200, 50), chunks=60)
+    >>> la.linalg.compression_matrix(x, 5, seed=0).shape
+    (20, 200)
+    """
+    if iterator not in ("power", "QR"):
+        raise ValueError(f"Iterator {iterator!r} not valid, must be one of 'power', 'QR'")
+    x = matrices(data)
+    level = compression_level(min(x.shape), q, n_oversamples)
+    dtype = type_of(x)
+    x = x.astype(dtype, copy=False)
+    shape = x.shape[1], level
+    random = default_rng(seed)
+    vectors = random.standard_normal(shape, chunks=(x.chunks[1], level))
+    if dtype.kind == "c":
+        vectors = vectors + 1j * random.standard_normal(shape, chunks=(x.chunks[1], level))
+    y = x @ vectors.astype(dtype)
+    for _ in range(n_power_iter):
+        if compute:
+            y = y.persist()
+        if iterator == "QR":  # rounding would hide the lesser directions after some products
+            y, _ = qr(y)
+            y, _ = qr(adjoint(x) @ y)
+            y = x @ y
+        else:
+            y = x @ (adjoint(x) @ y)
+    if compute:
+        y = y.persist()
+    return adjoint(qr(y)[0])
+
+
+def svd_compressed(
+    a: ArrayLike, k: int, iterator: Literal["power", "QR"] = "power", n_power_iter: int = 0,
+    n_oversamples: int = 10, seed: Any = None, compute: bool = False, coerce_signs: bool = True,
+) -> SVDResult:
+    """Return nearly the first `k` singular values and vectors, by products with random vectors.
+
+    Each product reads the matrix once, in any chunks. The error is small where singular values fall
+    quickly; power iterations make them fall more quickly (Halko, Martinsson, Tropp, 2011).
+
+    Parameters
+    ----------
+    a
+        (M, N).
+    k
+        How many.
+    iterator
+        "QR" makes vectors orthonormal in each power iteration: more exact for several of them.
+    n_power_iter
+        Power iterations, of two products each.
+    n_oversamples
+        Random vectors more than `k`; 20 in all are taken at least.
+    seed
+        As of `la.random.default_rng`: the same in any chunks.
+    compute
+        Keep what each product gives, which starts computing.
+    coerce_signs
+        As of `svd`.
+
+    Returns
+    -------
+    U (M, k), S (k,), Vh (k, N)
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.outer(la.arange(300.0, chunks=100), la.ones(40, chunks=20))
+    >>> u, s, vh = la.linalg.svd_compressed(x, 1, seed=0)
+    >>> la.allclose((u * s) @ vh, x).compute()
+    np.True_
+    """
+    x = as_array(a)
+    if x.ndim != 2:
+        raise ValueError(f"svd_compressed() takes a matrix; got an array of {x.ndim} axes")
+    basis = compression_matrix(
+        x, k, iterator, n_power_iter, n_oversamples, seed, compute=compute
+    )
+    small = basis @ x.astype(basis.dtype, copy=False)
+    if compute:
+        small = small.persist()
+    u, s, vh = svd(small, coerce_signs=coerce_signs)
+    return SVDResult(adjoint(basis) @ u[:, :k], s[:k], vh[:k])
+
+
+# -- eigenvalues ---------------------------------------------------------------------------------
+
+
+def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EigResult:
+    """Return eigenvalues, in rising order, and eigenvectors of matrices equal to their adjoints.
+
+    Each matrix is whole in a task: LAPACK's method has no blocks. Of the covariances of a tall
+    matrix, `svd` of that gives them without: the squares of the singular values, and Vh.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> values, vectors = la.linalg.eigh(la.asarray([[2.0, 0], [0, 1]]))
+    >>> values.compute()
+    array([1., 2.])
+    """
+    return EigResult(*whole(np.linalg.eigh, "(m,m)->(m),(m,m)", square(a), UPLO=UPLO))
+
+
+def eigvalsh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> Array:
+    """Return the eigenvalues of matrices equal to their adjoints, each whole in a task.
+
+    >>> import lazyflow.array as la
+    >>> la.linalg.eigvalsh(la.asarray([[0.0, 1], [1, 0]])).compute().round(9)
+    array([-1.,  1.])
+    """
+    found: Array = whole(np.linalg.eigvalsh, "(m,m)->(m)", square(a), UPLO=UPLO)
+    return found
+
+
+def _complex_eig(a: Any) -> tuple[Any, Any]:
+    values, vectors = np.linalg.eig(a)
+    dtype = np.result_type(values.dtype, np.complex64)
+    return values.astype(dtype), vectors.astype(dtype)
+
+
+def _complex_eigvals(a: Any) -> Any:
+    values = np.linalg.eigvals(a)
+    return values.astype(np.result_type(values.dtype, np.complex64))
+
+
+def eig(a: ArrayLike) -> EigResult:
+    """Return eigenvalues and right eigenvectors of square matrices, each whole in a task.
+
+    Both are complex; NumPy's are real if the values turn out to be.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.linalg.eig(la.asarray([[0.0, 1], [-1, 0]])).eigenvalues.compute()
+    array([0.+1.j, 0.-1.j])
+    """
+    return EigResult(*whole(_complex_eig, "(m,m)->(m),(m,m)", square(a)))
+
+
+def eigvals(a: ArrayLike) -> Array:
+    """Return the eigenvalues of square matrices, each whole in a task; always complex.
+
+    >>> import lazyflow.array as la
+    >>> la.linalg.eigvals(la.asarray([[2.0, 1], [0, 3]])).compute()
+    array([2.+0.j, 3.+0.j])
+    """
+    found: Array = whole(_complex_eigvals, "(m,m)->(m)", square(a))
+    return found
+
+
+# -- Cholesky and LU -----------------------------------------------------------------------------
+
+
+def cholesky(a: ArrayLike, /, *, upper: bool = False, lower: bool | None = None) -> Array:
+    """Return the Cholesky factor of positive definite matrices, by tiles if they are large.
+
+    Parameters
+    ----------
+    a
+        (..., M, M), of which the lower triangle is read, or the upper one for `upper`.
+    upper
+        The result is the upper factor U of Uᴴ U, else the lower factor L of L Lᴴ.
+    lower
+        The opposite of `upper`, as dask has it; there False is the default, here L is, as NumPy's.
+
+    Raises
+    ------
+    LinAlgError
+        When computed: the matrix is not positive definite.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.linalg.cholesky(la.asarray([[4.0, 2], [2, 5]])).compute()
+    array([[2., 0.],
+           [1., 2.]])
+    """
+    x = square(a)
+    upper = upper if lower is None else not lower
+    if is_small(x):
+        # of the other triangle, which older versions of NumPy cannot be asked for
+        found: Array = whole(np.linalg.cholesky, "(m,m)->(m,m)", adjoint(x) if upper else x)
+    else:
+        sizes = parts_of(x)
+        node = cut(adjoint(x) if upper else x, sizes, sizes, type_of(x))
+        found = Array(CholeskyTiles((node,)))
+    return adjoint(found) if upper else found
+
+
+def panels(x: Array, dtype: Any) -> Panels:
+    """Return the LU factors of a square matrix in panels of columns."""
+    return Panels((cut(x, (x.shape[0],), parts_of(x), dtype),))
+
+
+def lu(a: ArrayLike) -> tuple[Array, Array, Array]:
+    """Return P, L and U of ``a == P @ L @ U``: a permutation and triangles, as scipy.linalg.lu.
+
+    Pivots are searched in whole columns, so it is as stable as LAPACK's; dask searches those of a
+    diagonal block in that block. A large square matrix is cut into panels of columns.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> p, l, u = la.linalg.lu(la.asarray([[1.0, 2], [4, 4]]))
+    >>> l.compute(), u.compute()
+    (array([[1.  , 0.  ],
+           [0.25, 1.  ]]), array([[4., 4.],
+           [0., 1.]]))
+    """
+    x = matrices(a)
+    dtype = type_of(x)
+    m, n = x.shape[-2:]
+    if m != n or is_small(x):
+        found: tuple[Array, Array, Array] = whole(
+            _scipy_lu, "(m,n)->(m,m),(m,k),(k,n)", x, sizes={"k": min(m, n)},
+            dtypes=[dtype.type(0).real.dtype, dtype, dtype],
+        )
+        return found
+    made = panels(x, dtype)
+    return (
+        Array(OrderOfPanels((made,))), Array(LowerOfPanels((made,))), Array(UpperOfPanels((made,)))
+    )
+
+
+def _scipy_lu(a: Any) -> Any:
+    from scipy.linalg import lu
+
+    if a.ndim == 2:
+        return lu(a)
+    made = [lu(each) for each in a.reshape(-1, *a.shape[-2:])]
+    return tuple([
+        np.stack(each).reshape(*a.shape[:-2], *each[0].shape) for each in zip(*made, strict=True)
+    ])
