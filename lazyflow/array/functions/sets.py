@@ -216,7 +216,10 @@ def isin(
         others = flat(test_elements).expr
         if others.numblocks != (1,):
             others = rechunk(others, (others.shape,))
-        op = NumpyOp(np.isin, tuple(options.items()))
+        op: Any = NumpyOp(np.isin, tuple(options.items()))
+        if kind is None and node.dtype == others.dtype:  # which are sorted once, for all blocks
+            others = PerBlock((others,), NumpyOp(np.sort, ()), others.dtype, others.chunks)
+            op = named("isin", _is_in_order, bool(invert))
         return Array(PerBlock((node, others), op, np.dtype(bool), node.chunks))
     values = np.asarray(test_elements).ravel()
     op = named("isin", _is_among, values, options)
@@ -229,6 +232,13 @@ def isin(
             raise
         op = named("isin", _equals_one, values, bool(invert))
     return Array(PerBlock((node,), op, np.dtype(bool), node.chunks))
+
+
+def _is_in_order(invert: bool, x: Any, values: Any) -> Any:
+    if not len(values):
+        return np.full(x.shape, invert)
+    found = values.take(np.searchsorted(values, x), mode="clip") == x
+    return ~found if invert else found
 
 
 def _are_alike(one: np.dtype[Any], other: np.dtype[Any]) -> bool:

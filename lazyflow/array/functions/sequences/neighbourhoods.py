@@ -116,10 +116,13 @@ def push(array: ArrayLike, n: int | None = None, axis: int = -1) -> Array:
 
 
 def _pushed(axis: int, block: Any) -> Any:
-    block = np.moveaxis(block, axis, -1)
-    at = np.where(_there(block), np.arange(block.shape[-1]), 0)
-    np.maximum.accumulate(at, axis=-1, out=at)
-    return np.moveaxis(np.take_along_axis(block, at, -1), -1, axis)
+    there = _there(block)
+    if there.all():
+        return block
+    places = np.arange(block.shape[axis]).reshape([-1] + [1] * (block.ndim - axis - 1))
+    at = np.where(there, places, 0)
+    np.maximum.accumulate(at, axis=axis, out=at)
+    return np.take_along_axis(block, at, axis)
 
 
 def _there(block: Any) -> Any:
@@ -134,4 +137,5 @@ def _last(axis: int, block: Any) -> Any:
 
 
 def _filled(axis: int, block: Any, before: Any) -> Any:
-    return np.where(_there(block), block, before)
+    there = _there(block)
+    return block if there.all() else np.where(there, block, before)

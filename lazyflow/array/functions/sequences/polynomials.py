@@ -164,6 +164,9 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 # -- the polynomial that fits best ----------------------------------------------------------------
 
 
+_ROWS = 1 << 12  # that are factored at once: their powers stay in the cache
+
+
 @dataclass(frozen=True)
 class Fit(TreeReduction):
     """The least squares of the powers of points, in a tree of QR factors.
@@ -197,8 +200,12 @@ class Fit(TreeReduction):
     __name__ = "polyfit"
 
     def first(self, block: Any) -> Any:
-        x, w, y = block[:, 0], block[:, 1:2], block[:, 2:]
-        return self._factored(np.vander(x, self.order) * w, y * w, 0.0)
+        parts = []
+        for at in range(0, max(len(block), 1), _ROWS):
+            rows = block[at:at + _ROWS]
+            x, w, y = rows[:, 0], rows[:, 1:2], rows[:, 2:]
+            parts.append(self._factored(np.vander(x, self.order) * w, y * w, 0.0))
+        return self.merge(parts) if len(parts) > 1 else parts[0]
 
     def merge(self, parts: Sequence[Any]) -> Any:
         triangles, sides, left = zip(*parts, strict=True)
