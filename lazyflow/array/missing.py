@@ -13,11 +13,43 @@ from lazyflow import config
 _OF_DASK = {
     "dask": "x.visualize() draws the graph, la.report(x) says what would run",
     "to_dask_dataframe": "compute first: x.compute()",
-    "to_hdf5": "la.store(x, dataset) writes to a dataset of h5py",
     "to_tiledb": "la.store(x, target) writes to what takes slices",
     "to_svg": "x._repr_html_() draws the chunks",
     "name": "the tasks of the blocks have the names: la.to_delayed(x)[0].key",
 }
+
+#: What to type for functions of NumPy and dask that there are none of here, several in a row.
+_INSTEAD = {name: text for names, text in {
+    "save savez savez_compressed": (
+        "la.to_npy_stack(folder, x), x.to_zarr(path) and x.to_hdf5(path, name) write chunk by chunk"
+    ),
+    "savetxt array_repr array_str array2string": "np.{name} of values: pass x.compute() for x",
+    "load memmap": "la.from_array(np.load(path, mmap_mode='r'), chunks) reads by chunks",
+    "frombuffer fromfile fromiter fromregex fromstring genfromtxt loadtxt": (
+        "np.{name} reads into memory: la.from_array(np.{name}(...), chunks)"
+    ),
+    "asmatrix bmat matrix poly1d recarray": "chunked arrays have no subclasses",
+    "flatiter nditer nested_iters ndenumerate broadcast": (
+        "x.map_blocks(f) calls a function for each block, la.vectorize(f) for each element"
+    ),
+    "ascontiguousarray asfortranarray isfortran require": (
+        "chunks have no order in memory before they are computed: np.{name}(x.compute())"
+    ),
+    "asarray_chkfinite": "np.isfinite(x).all() is lazy, too",
+    "copyto fill_diagonal place put put_along_axis putmask": (
+        "write into an array by x[...] = values, x[mask] = values or "
+        "x[...] = la.where(mask, values, x)"
+    ),
+    "bartlett blackman hamming hanning kaiser": "la.from_array(np.{name}(n), chunks)",
+    "poly roots": "whether np.{name} is real depends on the values: pass x.compute() for x",
+    "real_if_close": "its type would depend on the values; x.real leaves imaginary parts out",
+    "atop": "it is called blockwise",
+    "optimize": "la.report(x) says what would run",
+    "from_tiledb to_tiledb": "la.from_array(store) and la.store(x, store) take what has slices",
+    "assert_eq": "np.testing.assert_array_equal(x.compute(), y)",
+    "register_chunk_type": "from_array(x, asarray=False) takes chunks of other types",
+    "PerformanceWarning": "it is lazyflow.LazyflowWarning",
+}.items() for name in names.split()}
 
 
 def missing(name: str, known: Iterable[str]) -> str:
@@ -36,14 +68,20 @@ def missing(name: str, known: Iterable[str]) -> str:
 def not_there_yet(name: str, known: Iterable[str]) -> str:
     """Return the end of an error for a name that lazyflow.array does not have.
 
-    >>> not_there_yet("kron", [])
-    ' yet: np.kron takes chunked arrays and gets them computed'
+    >>> not_there_yet("is_busday", [])
+    ' yet: np.is_busday takes chunked arrays and gets them computed'
+    >>> not_there_yet("hanning", [])
+    ': la.from_array(np.hanning(n), chunks)'
     """
     found = getattr(np, name, None)
+    if name in _INSTEAD:
+        return f": {_INSTEAD[name].format(name=name)}"
     if name == "ma":
         return " yet: chunked arrays have no masks; use NaN and la.nanmean(x)"
     if isinstance(found, ModuleType):
         return f" yet: functions of np.{name} take chunked arrays and get them computed"
     if hasattr(found, "_implementation"):  # of those that NumPy dispatches
         return f" yet: np.{name} takes chunked arrays and gets them computed"
+    if callable(found):
+        return f": np.{name} is NumPy's own, and has nothing to do with chunks"
     return config.nearest(name, known)

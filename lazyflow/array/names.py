@@ -18,20 +18,23 @@ PUBLIC: dict[str, str] = {
     "functions.cumulative": (
         "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum"
     ),
-    "functions.differences": "diff ediff1d gradient trapezoid",
-    "functions.einstein": "einsum",
+    "functions.differences": "diff ediff1d gradient trapezoid unwrap",
+    "functions.einstein": "einsum einsum_path",
     "functions.elementwise": (
         "angle around astype clip copy imag nan_to_num real round where"
     ),
     "functions.grids": (
-        "indices meshgrid ravel_multi_index tril_indices tril_indices_from triu_indices "
+        "diag_indices diag_indices_from indices ix_ mask_indices meshgrid ravel_multi_index "
+        "tril_indices tril_indices_from triu_indices "
         "triu_indices_from unravel_index"
     ),
     "functions.histograms": (
         "bincount digitize histogram histogram2d histogram_bin_edges histogramdd interp"
     ),
     "functions.indexing.nonzero": "argwhere flatnonzero nonzero",
-    "functions.indexing.taking": "compress delete diag diagonal extract insert take tril triu",
+    "functions.indexing.taking": (
+        "compress delete diag diagflat diagonal extract insert shuffle take tril triu"
+    ),
     "functions.manipulation.axes": (
         "atleast_1d atleast_2d atleast_3d expand_dims matrix_transpose moveaxis permute_dims "
         "rollaxis squeeze swapaxes transpose"
@@ -42,16 +45,18 @@ PUBLIC: dict[str, str] = {
     "functions.manipulation.layout": "rechunk unify_chunks",
     "functions.manipulation.padding": "pad",
     "functions.manipulation.rearranging": (
-        "array_split dsplit flip fliplr flipud hsplit repeat roll rot90 split tile trim_zeros "
-        "vsplit"
+        "array_split dsplit flip fliplr flipud hsplit repeat resize roll rot90 split tile "
+        "trim_zeros vsplit"
     ),
     "functions.manipulation.shaping": (
-        "broadcast_arrays broadcast_to ndim ravel reshape shape size"
+        "broadcast_arrays broadcast_to ndim ravel reshape reshape_blockwise shape size"
     ),
-    "functions.products": "cross dot inner matmul matvec outer tensordot trace vdot vecdot vecmat",
-    "functions.ranges": "arange linspace logspace",
+    "functions.products": (
+        "cross dot inner kron matmul matvec outer tensordot trace vdot vecdot vecmat"
+    ),
+    "functions.ranges": "arange geomspace linspace logspace",
     "functions.reductions.arg_extremes": "argmax argmin nanargmax nanargmin",
-    "functions.reductions.means": "average mean std var",
+    "functions.reductions.means": "average mean moment std var",
     "functions.reductions.quantiles": (
         "median nanmedian nanpercentile nanquantile percentile quantile"
     ),
@@ -59,16 +64,32 @@ PUBLIC: dict[str, str] = {
     "functions.reductions.without_nan": "nanmax nanmean nanmin nanprod nanstd nansum nanvar",
     "functions.report": "report",
     "functions.searching": "choose searchsorted take_along_axis",
-    "functions.sets": "isin union1d unique",
-    "functions.sorting": "argpartition argsort argtopk partition sort topk",
+    "functions.sequences.bits": "packbits unpackbits",
+    "functions.sequences.convolutions": "convolve correlate",
+    "functions.sequences.neighbourhoods": "coarsen push",
+    "functions.sequences.polynomials": (
+        "polyadd polyder polydiv polyfit polyint polymul polysub polyval vander"
+    ),
+    "functions.set_operations": (
+        "intersect1d setdiff1d setxor1d union1d unique_all unique_counts unique_inverse "
+        "unique_values"
+    ),
+    "functions.sets": "isin unique",
+    "functions.sorting": (
+        "argpartition argsort argtopk lexsort partition sort sort_complex topk"
+    ),
     "functions.special": (
         "fix i0 iscomplex isneginf isnull isposinf isreal notnull select sinc"
     ),
     "functions.statistics": "corrcoef cov",
+    "functions.storage.hdf5_files": "to_hdf5",
     "functions.storage.loading": "from_array from_delayed to_delayed",
+    "functions.storage.npy_stacks": "from_npy_stack to_npy_stack",
     "functions.storage.storing": "store",
     "functions.storage.zarr_files": "from_zarr to_zarr",
-    "functions.types": "can_cast common_type iscomplexobj isrealobj result_type",
+    "functions.types": (
+        "can_cast common_type iscomplexobj isrealobj min_scalar_type result_type"
+    ),
     "kernels.run": "wait_compiled",
     "overlap": "map_overlap",
     "users.along_axes": "apply_along_axis apply_over_axes frompyfunc piecewise vectorize",
@@ -89,6 +110,7 @@ HELPERS: dict[str, str] = {
     "functions.manipulation.shaping": "reshape_method",
     "functions.mutators": "copyto fill_diagonal place put put_along_axis putmask",
     "functions.reductions.by_ufunc": "ufunc_accumulate ufunc_reduce",
+    "functions.storage.hdf5_files": "to_hdf5_method",
     "functions.ufuncs": "ufunc_method",
     "overlap": "map_overlap_of",
     "users.blocks": "Blocks",
@@ -103,7 +125,11 @@ MODULES = ("linalg", "overlap", "random")
 OF_NUMPY = (
     "e euler_gamma inf nan newaxis pi bool bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
     "float16 float32 float64 complex64 complex128 dtype errstate iinfo finfo issubdtype isdtype "
-    "promote_types broadcast_shapes"
+    "promote_types broadcast_shapes "
+    "byte bytes_ cdouble character clongdouble complexfloating csingle datetime64 double flexible "
+    "floating generic half inexact int_ intc integer intp long longdouble longlong number object_ "
+    "short signedinteger single str_ timedelta64 ubyte uint uintc uintp ulong ulonglong "
+    "unsignedinteger ushort void isscalar iterable ndindex"
 )
 
 

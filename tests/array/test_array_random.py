@@ -296,6 +296,73 @@ def test_permutation_and_shuffle_of_arrays():
     np.testing.assert_array_equal(np.sort(found.ravel()), np.arange(60))
 
 
+@pytest.mark.parametrize(("name", "params"), [
+    ("normal", lambda u: (u, u + 1)), ("gamma", lambda u: (u + 0.2, 3.0)),
+    ("poisson", lambda u: (9 * u,)), ("integers", lambda u: (0, (9 * u).astype(int) + 1)),
+    ("wald", lambda u: (u + 1, 2)), ("uniform", lambda u: (-u, 0)),
+    ("geometric", lambda u: (u / 2 + 0.3,)), ("vonmises", lambda u: (1.0, u)),
+    ("power", lambda u: (u + 1,)), ("hypergeometric", lambda u: ((9 * u).astype(int) + 9, 5, 4)),
+])
+def test_parameters_that_are_chunked(name, params):
+    given = params(np.random.default_rng(1).random((300, 70)))
+    x = [la.from_array(p, chunks=(70, 70)) if isinstance(p, np.ndarray) else p for p in given]
+    y = [p.rechunk((201, 33)) if isinstance(p, la.Array) else p for p in x]
+    drawn, other, memory = [
+        getattr(la.random.default_rng(3), name)(*each, **kw)
+        for each, kw in ((x, {}), (y, {"chunks": 110}), (given, {}))
+    ]
+    assert drawn.chunks == next(p for p in x if isinstance(p, la.Array)).chunks
+    assert drawn.dtype == memory.dtype
+    np.testing.assert_array_equal(values(drawn), values(other))
+    np.testing.assert_array_equal(values(drawn), values(memory))
+
+
+def test_parameters_that_are_chunked_broadcast():
+    rng, x = la.random.default_rng(0), la.arange(1000.0, 1004, chunks=3)
+    for draw in (rng.normal, rng.poisson):
+        found = values(draw(x[:, None] * 100, size=(2, 4, 3)))
+        np.testing.assert_allclose(found, np.broadcast_to(x[:, None] * 100, (2, 4, 3)), rtol=0.02)
+    assert values(rng.normal(x[:0])).shape == (0,)
+    assert rng.normal(x[x > 1001]).shape == (2,)
+
+
+@pytest.mark.parametrize(("name", "params"), [
+    ("normal", (0, -la.ones(3))), ("triangular", (la.ones(3), 0, 2)), ("poisson", (-la.ones(3),)),
+    ("uniform", (la.ones(3), 0)), ("exponential", (la.asarray([1.0, np.nan, -1.0]),)),
+])
+def test_parameters_that_are_chunked_are_checked_when_computed(name, params):
+    x = getattr(la.random.default_rng(0), name)(*params)
+    with pytest.raises(ValueError, match=r"< 0|left > mode"):
+        x.compute()
+
+
+@pytest.mark.parametrize("options", [{}, {"replace": False}, {"p": np.arange(20) / 190}])
+def test_choice_of_chunked_arrays(options):
+    a = np.arange(60).reshape(20, 3)
+    x = la.from_array(a, chunks=(6, 2))
+    found = la.random.default_rng(0).choice(x, 9, **options)
+    np.testing.assert_array_equal(values(found) // 3, values(found)[:, :1] // 3 + [0, 0, 0])
+    if not options.get("replace", True):
+        assert len(set(values(found)[:, 0])) == 9
+    across = la.random.default_rng(0).choice(x.T.rechunk(4), (3, 3), axis=1, **options)
+    assert across.shape == (3, 3, 3)
+    np.testing.assert_array_equal(values(across).reshape(3, 9), values(found).T)
+    in_memory = la.random.default_rng(0).choice(a, 9, **options, chunks=2)
+    np.testing.assert_array_equal(values(in_memory), values(found))
+    assert in_memory.chunks == ((2, 2, 2, 2, 1), (2, 1))
+
+
+def test_rows_in_orders_of_their_own():
+    a = np.arange(60).reshape(20, 3)
+    found, other = [
+        values(la.random.default_rng(0).permuted(la.from_array(a, chunks=chunks), axis=0))
+        for chunks in ((6, 2), (20, 1))
+    ]
+    np.testing.assert_array_equal(found, other)
+    np.testing.assert_array_equal(np.sort(found, axis=0), a)
+    assert (found[:, 0] != found[:, 1] - 1).any()
+
+
 @pytest.mark.parametrize(("call", "error", "words"), [
     (lambda rng: rng.normal(0, -1, 5), ValueError, "scale < 0"),
     (lambda rng: rng.normal(0, [1, -1]), ValueError, "scale < 0"),
@@ -310,12 +377,10 @@ def test_permutation_and_shuffle_of_arrays():
     (lambda rng: rng.choice(3, 5, p=[0.5, 0.5, 0.5]), ValueError,
      "[Pp]robabilities do not sum to 1"),
     (lambda rng: rng.choice(0, 5), ValueError, "a must be a positive integer"),
-    (lambda rng: rng.choice(np.ones((2, 2)), 5), ValueError, r"got an array of shape \(2, 2\)"),
     (lambda rng: rng.multinomial(3, [0.7, 0.7, 0.1], 2), ValueError, r"sum\(pvals"),
-    (lambda rng: rng.normal(la.ones(3), 1), TypeError, "got a lazy Array. Compute it first"),
-    (lambda rng: rng.normal(delayed(abs)(3), 1), TypeError, "got a lazy Delayed"),
+    (lambda rng: rng.normal(delayed(abs)(3), 1), TypeError, "takes no lazy Delayed here"),
+    (lambda rng: rng.normal(la.ones(3), -1), ValueError, "scale < 0"),
     (lambda rng: rng.shuffle(np.ones(3)), TypeError, "got a ndarray. Use np.random"),
-    (lambda rng: rng.permuted(la.ones((3, 3)), axis=0), TypeError, "use permutation"),
     (lambda rng: rng.random(5, chunks=(2, 2)), ValueError, "chunks"),
     (lambda rng: la.random.nomal(3), AttributeError, "normal"),
 ])

@@ -42,16 +42,23 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     sorting                       sort, argsort, partition, topk
     searching                     searchsorted, take_along_axis, choose
     manipulation.padding          pad
+    sequences.neighbourhoods      coarsen, push
     comparison                    isclose, array_equal
-    differences                   diff, gradient, trapezoid
-    sets                          unique, union1d, isin
+    differences                   diff, gradient, unwrap, trapezoid
+    sets                          unique, isin
+    set_operations                intersect1d, setdiff1d, unique_counts
+    sequences.bits                packbits, unpackbits
+    sequences.convolutions        convolve, correlate
+    sequences.polynomials         polyval, polyfit, vander
     histograms                    histogram, bincount, digitize, interp
     einstein                      einsum, and products of nodes whose axes have labels
-    products                      dot, matmul, tensordot, trace, cross
+    products                      dot, matmul, kron, tensordot, trace, cross
     statistics                    cov, corrcoef
     storage.store_targets         the part of a target that a region takes
     storage.storing               store
     storage.zarr_files            from_zarr, to_zarr
+    storage.hdf5_files            to_hdf5
+    storage.npy_stacks            from_npy_stack, to_npy_stack
     report                        which operations run together, and how
     ufuncs                        methods of ufuncs, and ufuncs as ``la.name``
 """

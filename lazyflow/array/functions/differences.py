@@ -1,4 +1,4 @@
-"""Differences between neighbours, slopes, and areas under points."""
+"""Differences between neighbours, slopes, jumps, and areas under points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import MISSING, ArrayLike, Axes, as_array, broadcast_node
-from lazyflow.array.functions.elementwise import astype
+from lazyflow.array.functions.cumulative import cumsum
+from lazyflow.array.functions.elementwise import astype, where
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.rearranging import along
 from lazyflow.array.functions.manipulation.shaping import flat
@@ -218,6 +219,35 @@ def _outermost(three: tuple[Array, Array, Array], space: Any, even: bool, last: 
             factors = -(2.0 * a + b) / (a * (a + b)), of_two, -a / (b * (a + b))
     one, two, three_ = (factor * x for factor, x in zip(factors, three, strict=True))
     return one + two + three_
+
+
+# -- jumps --------------------------------------------------------------------------------------
+
+
+def unwrap(
+    p: ArrayLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * np.pi
+) -> Array:
+    """Return an array without jumps of periods along an axis; parameters as ``np.unwrap``.
+
+    >>> import lazyflow.array as la
+    >>> la.unwrap(la.from_array([0, 1, 2, -1, 0], chunks=2), period=4).compute()
+    array([0, 1, 2, 3, 4])
+    """
+    x: Any = as_array(p).with_known_sizes()
+    axis = axis_of(axis, x.ndim)
+    steps = diff(x, axis=axis)
+    dtype = np.result_type(steps.dtype, period)
+    if np.issubdtype(dtype, np.integer):
+        high, rest = divmod(period, 2)
+    else:
+        high, rest = period / 2, 0
+    within = (steps + high) % period - high
+    if rest == 0:  # half a period may be one up or one down: as the step is
+        within = where((within == -high) & (steps > 0), high, within)
+    corrected = where(abs(steps) < (period / 2 if discont is None else discont), 0, within - steps)
+    later = along(x, axis, slice(1, None)) + cumsum(corrected, axis)
+    first = astype(along(x, axis, slice(None, 1)), dtype)
+    return Array(rechunk(concatenate([first, astype(later, dtype)], axis=axis).expr, x.chunks))
 
 
 # -- areas --------------------------------------------------------------------------------------

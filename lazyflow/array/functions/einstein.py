@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import Casting, DTypeLike, as_array, as_result, check_order
 from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.kernels.order import ANY, SUM
@@ -121,6 +122,24 @@ def einsum(
                 f"according to the rule {casting!r}"
             )
     return as_result(_contracted(_terms(arrays, inputs), out_labels, found, optimize), out, casting)
+
+
+def einsum_path(*operands: Any, optimize: Any = "greedy", **options: Any) -> Any:
+    """Return in which order products are made, and a table of it; of shapes only.
+
+    Parameters are those of ``np.einsum_path``.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones((20, 30), chunks=10)
+    >>> la.einsum_path("ij,kj,kl->il", x, x, x)[0]
+    ['einsum_path', (0, 1), (0, 1)]
+    """
+    known(*operands)
+    shapes: Any = [
+        np.broadcast_to(np.empty((), x.dtype), x.shape) if isinstance(x, Array) else x
+        for x in operands
+    ]
+    return np.einsum_path(*shapes, optimize=optimize, **options)
 
 
 # -- subscripts ---------------------------------------------------------------------------------

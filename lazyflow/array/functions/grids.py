@@ -13,7 +13,7 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, ShapeLike, as_array
-from lazyflow.array.functions.creation import tri, zeros
+from lazyflow.array.functions.creation import ones, tri, zeros
 from lazyflow.array.functions.indexing.nonzero import nonzero
 from lazyflow.array.functions.manipulation.axes import swapaxes
 from lazyflow.array.functions.manipulation.joining import stack
@@ -129,6 +129,61 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     """
     x = _matrix(arr)
     return triu_indices(x.shape[0], k, x.shape[1], chunks=x.chunks)
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """Return the indices of the main diagonal of an array of `ndim` axes of length `n`.
+
+    >>> import lazyflow.array as la
+    >>> [each.compute() for each in la.diag_indices(2)]
+    [array([0, 1]), array([0, 1])]
+    """
+    return (arange(n),) * ndim
+
+
+def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
+    """Return the indices of the main diagonal of an array whose axes are all of one length.
+
+    >>> import lazyflow.array as la
+    >>> [each.compute() for each in la.diag_indices_from(la.ones((2, 2)))]
+    [array([0, 1]), array([0, 1])]
+    """
+    x = as_array(arr).with_known_sizes()
+    if x.ndim < 2:
+        raise ValueError("input array must be at least 2-d")
+    if len(set(x.shape)) > 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    return diag_indices(x.shape[0], x.ndim)
+
+
+def mask_indices(n: int, mask_func: Any, k: Any = 0) -> tuple[Array, ...]:
+    """Return the indices of what a function such as `triu` leaves of an ``n`` by ``n`` matrix.
+
+    >>> import lazyflow.array as la
+    >>> [each.compute() for each in la.mask_indices(2, la.triu)]
+    [array([0, 0, 1]), array([0, 1, 1])]
+    """
+    return nonzero(mask_func(ones((n, n), int), k) != 0)
+
+
+def ix_(*args: ArrayLike) -> tuple[Array, ...]:
+    """Return index arrays, each along an axis of its own, that cross each other.
+
+    >>> import lazyflow.array as la
+    >>> rows, columns = la.ix_(la.asarray([0, 2]), [1, 3, 4])
+    >>> rows.shape, columns.shape
+    ((2, 1), (1, 3))
+    """
+    found = []
+    for k, each in enumerate(args):
+        empty = not isinstance(each, Array | np.ndarray) and not np.size(each)
+        x = as_array(np.zeros(0, np.intp) if empty else each)
+        if x.ndim != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        if x.dtype == bool:
+            (x,) = nonzero(x)
+        found.append(x[(None,) * k + (slice(None),) + (None,) * (len(args) - k - 1)])
+    return tuple(found)
 
 
 def unravel_index(indices: ArrayLike, shape: Any, order: Any = "C") -> tuple[Array, ...]:

@@ -21,6 +21,7 @@ from lazyflow.array.functions.arguments import (
 from lazyflow.array.functions.einstein import product
 from lazyflow.array.functions.elementwise import astype, conjugated
 from lazyflow.array.functions.indexing.taking import diagonal
+from lazyflow.array.functions.manipulation.axes import expand_dims
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp
@@ -183,6 +184,23 @@ def outer(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
            [ 2, 20]])
     """
     return as_result((flat(a)[:, None] * flat(b)[None, :]).expr, out)
+
+
+def kron(a: ArrayLike, b: ArrayLike) -> Array:
+    """Return the Kronecker product: `b` times each element of `a`, in the place of that.
+
+    >>> import lazyflow.array as la
+    >>> la.kron(la.asarray([1, 10]), la.asarray([1, 2, 3])).compute()
+    array([ 1,  2,  3, 10, 20, 30])
+    """
+    a, b = as_array(a), as_array(b)
+    if not (a.ndim and b.ndim):
+        return a * b
+    known(a, b)
+    n = max(a.ndim, b.ndim)
+    x, y = [each[(None,) * (n - each.ndim)] for each in (a, b)]
+    products = expand_dims(x, tuple(range(1, 2 * n, 2))) * expand_dims(y, tuple(range(0, 2 * n, 2)))
+    return products.reshape([i * k for i, k in zip(x.shape, y.shape, strict=True)])
 
 
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Array:

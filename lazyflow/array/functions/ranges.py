@@ -91,6 +91,36 @@ def logspace(
     return found if dtype is None else found.astype(dtype)
 
 
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, *,
+    chunks: ChunksLike = "auto",
+) -> Array:
+    """Return `num` numbers from `start` to `stop`, each the one before it times the same factor.
+
+    Parameters are those of ``np.geomspace``.
+
+    >>> import lazyflow.array as la
+    >>> la.geomspace(1, 1000, num=4, chunks=2).compute()
+    array([   1.,   10.,  100., 1000.])
+    """
+    num = operator.index(num)
+    if np.ndim(start) or np.ndim(stop):
+        raise TypeError(
+            "geomspace() of chunks goes from one number to another; got start= of shape "
+            f"{np.shape(start)} and stop= of shape {np.shape(stop)}. Write "
+            "la.from_array(np.geomspace(start, stop, num))"
+        )
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    found = np.geomspace(start, stop, 0, endpoint, dtype)
+    kind = np.result_type(start, stop, float(num), np.zeros((), dtype))
+    first, last = np.asarray(start, kind)[()], np.asarray(stop, kind)[()]
+    sign = np.sign(first)
+    ends = first / sign, last / sign
+    line = Linear(np.log10(ends[0]), np.log10(ends[1]), num, bool(endpoint), kind)
+    return from_formula(Geometric(line, *ends, sign, found.dtype), (num,), found.dtype, chunks)
+
+
 def _placed(few: Any, formula: str, count: int, *words: int) -> Any:
     """Return a formula of places that kernels have; `few` is NumPy's way, for few elements."""
     from lazyflow.array.kernels.draws.draw import PlacedDraw  # with the first that is asked for
@@ -189,3 +219,24 @@ class Linear:
         if self.dtype.kind in "iu":
             np.floor(found, out=found)
         return found.astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """Powers of 10 from `start` to `stop`, times a sign."""
+
+    line: Linear
+    start: Any
+    stop: Any
+    sign: Any
+    dtype: np.dtype[Any]
+    __name__ = "geomspace"
+
+    def __call__(self, region: Region) -> np.ndarray[Any, Any]:
+        (span,) = region
+        found = np.power(10.0, self.line(region)).astype(self.line.dtype, copy=False)
+        if span.start == 0:
+            found[:1] = self.start  # the ends are given as they are
+        if self.line.endpoint and self.line.num > 1 and span.stop == self.line.num:
+            found[-1:] = self.stop
+        return (found * self.sign).astype(self.dtype, copy=False)

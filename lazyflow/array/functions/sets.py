@@ -11,7 +11,8 @@ import numpy as np
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.functions.arguments import ArrayLike, as_array
-from lazyflow.array.functions.manipulation.joining import concatenate
+from lazyflow.array.functions.manipulation.shaping import flat
+from lazyflow.array.functions.one_chunk import NumpyOp
 from lazyflow.array.kernels.native.counting import Numbers, count
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr
@@ -20,6 +21,7 @@ from lazyflow.array.nodes.reductions import TreeReduction, axis_of, tree
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.user_calls import PerBlock, SingleResult
 
+_NUMBERS = set("biufc")
 _NARROW = 1 << 16  # whole numbers that are counted in a table, in a block of fewer elements, too
 
 
@@ -40,9 +42,13 @@ class Distinct(TreeReduction):
     counted: bool
 
     __name__ = "unique"
-    placed = True
 
-    def first(self, where: Any, block: Any) -> Any:
+    @property
+    def placed(self) -> bool:  # type: ignore[override]
+        return self.shape is not None  # else lengths need not be known
+
+    def first(self, *given: Any) -> Any:
+        *where, block = given
         if self.shape is None:
             return _by_number(block) or self._sorted(block)
         found: Any = np.unique(
@@ -51,7 +57,7 @@ class Distinct(TreeReduction):
         values, first, counts = found
         if self.shape and len(first):
             inner = np.unravel_index(first, block.shape)
-            places = [at + start for at, start in zip(inner, where.regions, strict=True)]
+            places = [at + start for at, start in zip(inner, where[0].regions, strict=True)]
             shape: Any = self.shape
             first = np.ravel_multi_index(places, shape)
         return values, counts, first
@@ -151,7 +157,9 @@ def unique(
     >>> values.compute(), counts.compute()
     (array([1, 2, 3]), array([1, 1, 2]))
     """
-    x = as_array(ar).with_known_sizes()
+    x = as_array(ar)
+    if return_index or axis is not None or x.dtype.kind in "OV":
+        x = x.with_known_sizes()
     node = x.expr
     kind = node.dtype.kind
     alike = kind == "c" or (kind == "f" and not equal_nan)  # NaNs that only places tell apart
@@ -190,29 +198,30 @@ def _of_one_block(node: Expr, axis: Any, equal_nan: bool, values_only: bool) -> 
     ]
 
 
-def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
-    """Return the different elements of two arrays together, sorted.
-
-    >>> import lazyflow.array as la
-    >>> la.union1d(la.asarray([1, 3]), la.asarray([2, 3])).compute()
-    array([1, 2, 3])
-    """
-    return unique(concatenate((ar1, ar2), axis=None))
-
-
 def isin(
     element: ArrayLike, test_elements: ArrayLike, assume_unique: bool = False, invert: bool = False,
     *, kind: str | None = None
 ) -> Array:
     """Return whether each element is among others; parameters are those of ``np.isin``.
 
+    Lazy elements among which others are looked for become one block.
+
     >>> import lazyflow.array as la
     >>> la.isin(la.arange(5, chunks=2), [1, 3, 9]).compute()
     array([False,  True, False,  True, False])
     """
     node = as_node(element)
-    values = np.asarray(test_elements).ravel()
     options = {"assume_unique": bool(assume_unique), "invert": bool(invert), "kind": kind}
+    if isinstance(test_elements, Array) and _are_alike(node.dtype, test_elements.dtype):
+        others = flat(test_elements).expr
+        if others.numblocks != (1,):
+            others = rechunk(others, (others.shape,))
+        op: Any = NumpyOp(np.isin, tuple(options.items()))
+        if kind is None and node.dtype == others.dtype:  # which are sorted once, for all blocks
+            others = PerBlock((others,), NumpyOp(np.sort, ()), others.dtype, others.chunks)
+            op = named("isin", _is_in_order, bool(invert))
+        return Array(PerBlock((node, others), op, np.dtype(bool), node.chunks))
+    values = np.asarray(test_elements).ravel()
     op = named("isin", _is_among, values, options)
     try:
         np.result_type(node.dtype, values.dtype)
@@ -223,6 +232,18 @@ def isin(
             raise
         op = named("isin", _equals_one, values, bool(invert))
     return Array(PerBlock((node,), op, np.dtype(bool), node.chunks))
+
+
+def _is_in_order(invert: bool, x: Any, values: Any) -> Any:
+    if not len(values):
+        return np.full(x.shape, invert)
+    found = values.take(np.searchsorted(values, x), mode="clip") == x
+    return ~found if invert else found
+
+
+def _are_alike(one: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    kinds = {one.kind, other.kind}
+    return kinds <= _NUMBERS or (len(kinds) == 1 and kinds <= set("SUMm"))
 
 
 def _equals_one(values: Any, invert: bool, x: Any) -> Any:

@@ -12,9 +12,16 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array
+from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
-from lazyflow.array.nodes.reductions import TreeReduction, axis_of, parts_at_once, tree
+from lazyflow.array.nodes.reductions import (
+    TreeReduction,
+    axis_of,
+    parts_at_once,
+    tree,
+    whole_along,
+)
 
 # -- sorting ------------------------------------------------------------------------------------
 
@@ -101,6 +108,50 @@ def argpartition(
     a = as_1d(a, axis)
     kth = _kth(kth, a, axis)
     return _sorted(np.argpartition, a, axis, np.intp, kth=kth, kind=kind, order=order)
+
+
+def lexsort(keys: Any, axis: int = -1) -> Array:
+    """Return the indices of elements sorted by several keys, the last one first; as ``np.lexsort``.
+
+    >>> import lazyflow.array as la
+    >>> surnames, names = la.asarray(["B", "A", "A"]), la.asarray(["x", "z", "y"])
+    >>> la.lexsort((names, surnames)).compute()
+    array([2, 1, 0])
+    """
+    given = [as_array(x) for x in keys]
+    if not given:
+        raise TypeError("need sequence of keys with len > 0 in lexsort")
+    known(*given)
+    if len({x.shape for x in given}) > 1:
+        raise ValueError("all keys need to be the same shape")
+    given = [as_1d(x, axis) for x in given]
+    axis = axis_of(axis, given[0].ndim)
+    nodes = [whole_along(x.expr, (axis,)) for x in given]
+    n = nodes[0].shape[axis]
+    layout = tuple([(n,) if k == axis else k for k in range(given[0].ndim)])
+    return Array(tree(Ranked(axis), nodes, layout, np.intp))
+
+
+@dataclass(frozen=True)
+class Ranked(TreeReduction):
+    """The order of elements by several keys."""
+
+    axis: int
+    __name__ = "lexsort"
+
+    def first(self, *keys: Any) -> Any:
+        return np.lexsort(keys, self.axis)
+
+
+def sort_complex(a: ArrayLike) -> Array:
+    """Return complex numbers sorted by their real, then by their imaginary parts.
+
+    >>> import lazyflow.array as la
+    >>> la.sort_complex(la.asarray([2, 1j])).compute()
+    array([0.+1.j, 2.+0.j])
+    """
+    x = as_array(a)
+    return sort(astype(x, np.sort_complex(np.empty(0, x.dtype)).dtype))
 
 
 # -- the largest elements -----------------------------------------------------------------------

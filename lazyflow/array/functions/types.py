@@ -62,3 +62,13 @@ def isrealobj(x: ArrayLike) -> bool:
     True
     """
     return not iscomplexobj(x)
+
+
+def min_scalar_type(a: Any) -> np.dtype[Any]:
+    """Return the smallest type that holds a number; of an array its dtype, whatever the values.
+
+    >>> import lazyflow.array as la
+    >>> la.min_scalar_type(300), la.min_scalar_type(la.ones(2))
+    (dtype('uint16'), dtype('float64'))
+    """
+    return a.dtype if isinstance(a, Array) else np.min_scalar_type(a)

@@ -39,16 +39,46 @@ class AxisGroup(NamedTuple):
         return self.last - self.first == 1 and self.to_last - self.to_first == 1
 
 
-class Reshape(Expr):
+class ReshapedBlocks(Expr):
     """Blocks in another shape; the n-th block of a group of axes is the n-th of the other's."""
 
     __slots__ = ("groups",)
+    called = "reshape_blockwise"
 
     def __init__(
         self, inputs: tuple[Expr, ...], chunks: Chunks, groups: tuple[AxisGroup, ...]
     ) -> None:
         super().__init__(inputs, inputs[0].dtype, chunks)
         self.groups = groups
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        (node,) = self.inputs
+        own: list[int] = []
+        for first, last, to_first, to_last in self.groups:
+            number = 0
+            for k in range(to_first, to_last):
+                number = number * len(self.chunks[k]) + index[k]
+            place = []
+            for k in reversed(range(first, last)):
+                number, i = divmod(number, len(node.chunks[k]))
+                place.append(i)
+            own.extend(reversed(place))
+        block = low.block(node, tuple(own))
+        shape = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
+        func = low.shared(self, shape, named, "reshape", to_shape, shape)
+        return low.task(func, (block,), self)
+
+
+class Reshape(ReshapedBlocks):
+    """The same elements in another shape, because the blocks are runs of neighbours."""
+
+    __slots__ = ()
+    called = "reshape"
+
+    def __init__(
+        self, inputs: tuple[Expr, ...], chunks: Chunks, groups: tuple[AxisGroup, ...]
+    ) -> None:
+        super().__init__(inputs, chunks, groups)
 
     def through(self, selection: Selection) -> Recipe | None:
         """Move slices down: of axes that stay, and of the first of those that one axis becomes."""
@@ -75,23 +105,6 @@ class Reshape(Expr):
         down = Selection(tuple(inner), tuple(range(node.ndim)))
         rest = Selection(tuple(outer), selection.axes)
         return seen([(node, down)], lambda found: reshaped(found[0], tuple(shape)), rest)
-
-    def make_block(self, low: MakesTasks, index: Index) -> Task:
-        (node,) = self.inputs
-        own: list[int] = []
-        for first, last, to_first, to_last in self.groups:
-            number = 0
-            for k in range(to_first, to_last):
-                number = number * len(self.chunks[k]) + index[k]
-            place = []
-            for k in reversed(range(first, last)):
-                number, i = divmod(number, len(node.chunks[k]))
-                place.append(i)
-            own.extend(reversed(place))
-        block = low.block(node, tuple(own))
-        shape = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
-        func = low.shared(self, shape, named, "reshape", to_shape, shape)
-        return low.task(func, (block,), self)
 
 
 def to_shape(shape: Shape, block: Any) -> Any:

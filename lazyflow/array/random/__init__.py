@@ -20,14 +20,18 @@ Muller) within 4 units in the last place of the exact function of 53 random bits
 on every processor, except those that use exp or power (lognormal, weibull, pareto, power, gammas
 with a shape below 1). NumPy's generators draw other distributions, in boxes; if several operations
 read such an array, it is drawn once and kept.
+
+Parameters of distributions may be chunked arrays, ``rng.normal(loc=x)``, which are used, and
+checked, block by block. The values are those that parameters in memory give.
 """
 
 # Modules, from the bottom up: streams (boxes and NumPy's generators, for what no formula of
-# kernels/draws gives), generator (calls and checks); each a part of one class: continuous and
-# discrete distributions (and the chances that tables hold), sampling.
+# kernels/draws gives), lazy_parameters, generator (calls and checks); each a part of one class:
+# continuous and discrete distributions (and the chances that tables hold), sampling.
 
 from __future__ import annotations
 
+import builtins
 from typing import Any, Self
 
 import numpy as np
@@ -71,6 +75,23 @@ class Generator(Sampling):
         """
         return [type(self)(seed) for seed in self._seed.spawn(n_children)]
 
+    def bytes(self, length: int) -> builtins.bytes:
+        """Return random bytes; they are drawn when this is called.
+
+        Parameters
+        ----------
+        length
+            How many.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> len(la.random.default_rng(0).bytes(5))
+        5
+        """
+        found: builtins.bytes = self.integers(256, size=length, dtype=np.uint8).compute().tobytes()
+        return found
+
 
 class RandomState(Generator):
     """`Generator` with the names that ``np.random.RandomState`` has; values are not NumPy's.
@@ -99,6 +120,48 @@ class RandomState(Generator):
         array([0, 1, 2])
         """
         return self.integers(low, high, size, dtype, chunks=chunks)
+
+    def random_integers(
+        self, low: ArrayLike, high: ArrayLike | None = None, size: Size = None, *,
+        chunks: ChunksLike = "auto",
+    ) -> Array:
+        """Return whole numbers from `low` (1, if only one is given) up to, with, `high`.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> x = la.random.RandomState(0).random_integers(3, size=1000)
+        >>> la.unique(x).compute()
+        array([1, 2, 3])
+        """
+        if high is None:
+            low, high = 1, low
+        return self.integers(low, high, size, int, endpoint=True, chunks=chunks)
+
+    def tomaxint(self, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
+        """Return whole numbers from 0 up to the largest of int64.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> la.random.RandomState(0).tomaxint((2, 3)).dtype
+        dtype('int64')
+        """
+        return self.integers(0, np.iinfo(np.int64).max, size, endpoint=True, chunks=chunks)
+
+    def seed(self, seed: Any = None) -> None:
+        """Begin again as with a seed, as of `default_rng`.
+
+        Examples
+        --------
+        >>> import lazyflow.array as la
+        >>> state = la.random.RandomState(1)
+        >>> x = state.rand(100)
+        >>> state.seed(1)
+        >>> bool((x == state.rand(100)).all())
+        True
+        """
+        super().__init__(_sequence(seed))
 
     def random_sample(self, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return floats drawn evenly from 0 up to, without, 1.

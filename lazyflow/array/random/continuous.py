@@ -610,7 +610,7 @@ class Continuous(Streams):
         """
         return self._placed(
             "power", "inside", (a,), size, chunks,
-            lambda x, a: x ** (1 / np.asarray(a)),
+            lambda x, a: x ** np.true_divide(1, a),
         )
 
     def wald(

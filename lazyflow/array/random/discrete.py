@@ -83,7 +83,7 @@ _SHORT = 1 << 24
 
 def _trials(x: Array, p: Any) -> Any:
     """Return how many trials there are until one succeeds, of the time that they take."""
-    found = np.ceil(x * (-1 / np.log1p(-np.asarray(p))))
+    found = np.ceil(x * np.true_divide(-1, np.log1p(np.negative(p))))
     return np.clip(found, 1, 2.0**63 - 1024).astype(np.int64)
 
 
@@ -140,7 +140,8 @@ class Discrete(Continuous):
     ) -> Array:
         """Return counts, by a table if the parameters are numbers and few counts are likely."""
         given, _, _ = given_of(name, params, size, {})
-        found = None if Values in map(type, given) else table_of(name, *map(float, given))
+        numbers = not any(isinstance(p, Values | Array) for p in given)
+        found = table_of(name, *map(float, given)) if numbers else None
         if found is None:
             return self._draw(name, params, size, chunks)
         return self._placed(name, "listed", params, size, chunks, own=found)

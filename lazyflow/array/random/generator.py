@@ -16,6 +16,7 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ChunksLike, new_lengths
 from lazyflow.array.kernels.draws.draw import PlacedDraw
 from lazyflow.array.nodes.sources import Generated
+from lazyflow.array.random.lazy_parameters import checked, drawn, examples
 from lazyflow.array.random.streams import BoxedDraw, Stream, Values
 
 #: The shape of an array, or its length; None: the shape of the parameters.
@@ -59,9 +60,10 @@ class Streams:
     def _draw(
         self, name: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike, /, **options: Any
     ) -> Array:
-        """Return an array that NumPy draws; its parameters are numbers or arrays in memory."""
+        """Return an array that NumPy draws; its parameters are numbers or arrays."""
         given, shape, dtype = given_of(name, params, size, options)
-        return self._made(name, given, shape, dtype, chunks, options=options)
+        return self._made(name, given, shape, dtype, _own_chunks(chunks, given, shape),
+                          options=options)
 
     def _placed(
         self, name: str, formula: str, params: tuple[Any, ...], size: Size, chunks: ChunksLike,
@@ -73,13 +75,11 @@ class Streams:
             Called with the array of a formula and the parameters, floats or arrays of them.
         """
         given, shape, dtype = given_of(name, params, size, options)
-        sizes = normalize_chunks(chunks, shape, None, dtype)
-        drawn = dtype if make is _as_it_is else np.dtype(float)
-        x = self._by_place(name, formula, drawn, shape, sizes, own)
+        sizes = normalize_chunks(_own_chunks(chunks, given, shape), shape, None, dtype)
+        kind = dtype if make is _as_it_is else np.dtype(float)
+        x = self._by_place(name, formula, kind, shape, sizes, own)
         with np.errstate(all="ignore"):
-            made: Array = make(x, *[
-                np.array(p.array, float) if isinstance(p, Values) else float(p) for p in given
-            ])
+            made: Array = make(x, *checked(name, given))
         return made if made.chunks == sizes else made.rechunk(sizes)
 
     def _gamma(
@@ -92,7 +92,7 @@ class Streams:
             The smallest shape with which `make` needs no care; NumPy makes it of smaller ones.
         """
         (first, *_), _, dtype = given_of(name, params, size, options)
-        shape = 0.0 if isinstance(first, Values) else float(first) * part
+        shape = 0.0 if isinstance(first, Values | Array) else float(first) * part
         if not least <= shape < np.inf or not shape:
             return self._draw(name, params, size, chunks, **options)
 
@@ -122,7 +122,15 @@ class Streams:
         sizes = normalize_chunks(chunks, shape, None, dtype)
         pairs = tuple(sorted(dict(options).items()))
         draw = BoxedDraw(method, params, pairs, np.dtype(dtype), shape, whole, self._next())
+        if any(isinstance(p, Array) for p in params):
+            return Array(drawn(draw, params, sizes))
         return Array(Generated(draw, draw.dtype, sizes))
+
+
+def _own_chunks(chunks: ChunksLike, params: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+    """Return chunks: if they are left out, those of the first lazy parameter of that shape."""
+    lazy = [p.chunks for p in params if isinstance(p, Array) and p.shape == shape]
+    return lazy[0] if lazy and isinstance(chunks, str) and chunks == "auto" else chunks
 
 
 def size_of(size: Size, least: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -142,12 +150,11 @@ def size_of(size: Size, least: tuple[int, ...] = ()) -> tuple[int, ...]:
 
 
 def in_memory(value: Any, method: str) -> Any:
-    """Return a parameter; refuse a lazy one."""
+    """Return a parameter that is in memory; refuse a lazy one."""
     if isinstance(value, Collection) or hasattr(value, "_lazyflow_kind"):
         raise TypeError(
-            f"{method}() takes numbers and NumPy arrays as parameters; got a lazy "
-            f"{type(value).__name__}. Compute it first, or do the arithmetic on the array: "
-            "loc + scale * rng.standard_normal(loc.shape, chunks=loc.chunks)"
+            f"{method}() takes no lazy {type(value).__name__} here: compute it first, or make an "
+            "array of it by la.from_delayed(x, shape, dtype) where a parameter may be chunked"
         )
     return value
 
@@ -157,11 +164,17 @@ def given_of(
 ) -> tuple[tuple[Any, ...], tuple[int, ...], np.dtype[Any]]:
     """Return the parameters of a distribution, the shape of what is drawn, and its dtype."""
     given = tuple([_parameter(p, name) for p in params])
-    least = np.broadcast_shapes(*[p.array.shape for p in given if isinstance(p, Values)])
+    shapes = [
+        p.array.shape if isinstance(p, Values) else p.shape
+        for p in given if isinstance(p, Values | Array)
+    ]
+    least = np.broadcast_shapes(*shapes)
     return given, size_of(size, least), _checked(name, given, options)
 
 
 def _parameter(value: Any, method: str) -> Any:
+    if isinstance(value, Array):
+        return value.with_known_sizes()
     if isinstance(in_memory(value, method), int | float | complex):
         return value
     array = np.asarray(value)
@@ -179,7 +192,7 @@ def _checked(
 ) -> np.dtype[Any]:
     """Return the dtype of a distribution; NumPy refuses wrong parameters with its own errors."""
     arrays = [p.array for p in params if isinstance(p, Values)]
-    values = [p.array if isinstance(p, Values) else p for p in params]
+    values = examples(method, params)
     size: Any = 1  # nothing is checked for 0
     if arrays:
         size = None

@@ -13,6 +13,9 @@ import numpy as np
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array
+from lazyflow.array.functions.indexing.taking import take
+from lazyflow.array.functions.searching import take_along_axis
+from lazyflow.array.functions.sorting import argsort
 from lazyflow.array.kernels.draws.draw import table
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.lowering import Lowering
@@ -38,16 +41,18 @@ class Sampling(Discrete):
         Parameters
         ----------
         a
-            How many elements there are to choose from, or the elements, in memory.
+            How many elements there are to choose from, or the elements. Of a chunked array, or one
+            of several axes, places along `axis` are drawn at once, when this is called; what is at
+            them is taken block by block.
         size, chunks
-            Shape and chunks of the array; without a size it has no axes.
+            Shape and chunks of the array; without a size one element, or row, is chosen.
         replace
             An element may be chosen again. Otherwise one task draws the sample, because each
             element depends on all others.
         p
             The probability of each element; without it, all are alike.
         axis
-            0: the elements lie along one axis.
+            Along which there is chosen.
         shuffle
             A sample without replacement is in random order.
 
@@ -58,17 +63,20 @@ class Sampling(Discrete):
         >>> bool((x == "a").sum() > 800)
         True
         """
+        if isinstance(a, Array) or np.ndim(in_memory(a, "choice")) > 1:
+            x = as_array(a).with_known_sizes()
+            (axis,) = np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
+            at = self.choice(x.shape[axis], size, replace, p, shuffle=shuffle).compute()
+            found = take(x, at, axis)
+            return found if chunks == "auto" else found.rechunk(chunks)
         values: Any = None
         number: Any = a
         if not isinstance(a, int | np.integer):
             values = np.asarray(in_memory(a, "choice"))
         if values is not None and values.ndim == 0:
             values, number = None, operator.index(values[()])
-        if values is not None and (values.ndim != 1 or axis not in (0, -1)):
-            raise ValueError(
-                f"choice() takes a number or elements along one axis; got an array of shape "
-                f"{values.shape} and axis={axis}. Choose rows by x[rng.choice(len(x), n)]."
-            )
+        if values is not None and axis not in (0, -1):
+            raise np.exceptions.AxisError(axis, 1)
         count = operator.index(number) if values is None else len(values)
         shape = size_of(size)
         # NumPy checks these
@@ -147,14 +155,15 @@ class Sampling(Discrete):
         x._expr = self.permutation(x, axis).expr
 
     def permuted(self, x: ArrayLike, *, axis: int | None = None) -> Array:
-        """Return all elements of an array in random order.
+        """Return all elements of an array in random order, or those of each row along an axis.
 
         Parameters
         ----------
         x
             The array.
         axis
-            None, unless the array has one axis.
+            Along which each row gets an order of its own, by sorting as many random numbers; it
+            becomes one chunk. None: all elements are put in one order.
 
         Examples
         --------
@@ -162,12 +171,10 @@ class Sampling(Discrete):
         >>> la.random.default_rng(0).permuted(la.ones((2, 3), chunks=2)).shape
         (2, 3)
         """
-        found = as_array(x)
-        if axis is not None and found.ndim > 1:
-            raise TypeError(
-                "permuted() along one axis, each row in an order of its own, does not work on "
-                "chunked arrays. For one order for all rows use permutation(x, axis)."
-            )
+        found = as_array(x).with_known_sizes()
+        if axis is not None:
+            keys = self.random(found.shape, chunks=found.chunks)
+            return take_along_axis(found, argsort(keys, axis), axis)
         return self.permutation(found.ravel()).reshape(found.shape)
 
     def multinomial(

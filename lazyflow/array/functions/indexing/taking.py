@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -116,6 +117,53 @@ def _flat(x: Array, at: np.ndarray[Any, Any]) -> Expr:
     if not at.ndim:
         return x[tuple(map(int, places))].expr
     return gather(x.expr, tuple(range(x.ndim)), places)
+
+
+def shuffle(
+    x: ArrayLike, indexer: Sequence[Sequence[int]], axis: int, chunks: str = "auto"
+) -> Array:
+    """Return an array with the elements along an axis in groups, each of which is in one chunk.
+
+    Parameters
+    ----------
+    x
+        The array.
+    indexer
+        Lists of indices: the groups. Neighbours share a chunk up to 1.25 times the mean length of
+        the chunks that `x` has.
+    axis
+        The axis.
+    chunks
+        "auto", as dask has it.
+
+    Raises
+    ------
+    IndexError
+        An index is out of bounds.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> y = la.shuffle(la.arange(8, chunks=4), [[6, 5, 2], [4, 1], [3, 0, 7]], axis=0)
+    >>> y.chunks, y.compute()
+    (((5, 3),), array([6, 5, 2, 4, 1, 3, 0, 7]))
+    """
+    x = as_array(x).with_known_sizes()
+    axis = axis_of(axis, x.ndim)
+    groups = [np.asarray(each, dtype=np.intp) for each in indexer]
+    if chunks != "auto":
+        raise ValueError(f"chunks= of shuffle() is 'auto', as in dask; got {chunks!r}")
+    if any(each.ndim != 1 for each in groups):
+        raise ValueError("indexer= is a list of lists of indices, one for each group")
+    n: int = x.shape[axis]
+    mean = n / len(x.chunks[axis])
+    sizes = [0]
+    for size in map(len, groups):
+        if sizes[-1] and (sizes[-1] > mean or sizes[-1] + size > int(mean * 1.25)):
+            sizes.append(0)
+        sizes[-1] += size
+    at = checked_indices(np.concatenate(groups or [np.zeros(0, np.intp)]), axis, n)
+    return Array(gather(x.expr, (axis,), (at,), (tuple(sizes),)))
 
 
 def compress(
@@ -303,6 +351,17 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     rows = take(x, np.arange(-max(-k, 0), n + max(k, 0)), mode="clip")
     on = eye(n + abs(k), k=k, dtype=bool, chunks=(rows.chunks[0], rows.chunks[0]))
     return where(on, rows[:, None], np.zeros((), x.dtype)).astype(x.dtype)
+
+
+def diagflat(v: ArrayLike, k: int = 0) -> Array:
+    """Return a matrix with all elements, in C order, on a diagonal.
+
+    >>> import lazyflow.array as la
+    >>> la.diagflat(la.asarray([[1, 2]])).compute()
+    array([[1, 0],
+           [0, 2]])
+    """
+    return diag(flat(v), k)
 
 
 def tril(m: ArrayLike, k: int = 0) -> Array:

@@ -17,6 +17,7 @@ from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Axes,
+    ShapeLike,
     as_1d,
     as_array,
     broadcast_node,
@@ -341,3 +342,22 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
             first if "f" in ends else None, last + 1 if "b" in ends else None
         )
     return x[tuple(slices)]
+
+
+def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
+    """Return an array of a shape, filled with the elements again and again; as ``np.resize``.
+
+    >>> import lazyflow.array as la
+    >>> la.resize(la.arange(3), (2, 4)).compute()
+    array([[0, 1, 2, 0],
+           [1, 2, 0, 1]])
+    """
+    shape = lengths_of(new_shape)
+    if any(n < 0 for n in shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    x, count = ravel(a).with_known_sizes(), prod(shape)
+    if not (x.size and count):
+        return zeros(shape, x.dtype)
+    if count > x.size:
+        x = tile(x, -(-count // x.size))
+    return x[:count].reshape(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -25,7 +26,7 @@ from lazyflow.array.nodes.align import broadcast_shape
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr, turned_back
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.reshaped import reshaped
+from lazyflow.array.nodes.reshaped import ReshapedBlocks, grouped, reshaped
 
 # -- the same elements in another shape -----------------------------------------------------------
 
@@ -99,6 +100,71 @@ def _without_unknown(
             f"cannot reshape array of size {size} into shape {shown}: its shape is {before}"
         )
     return found
+
+
+def reshape_blockwise(x: ArrayLike, shape: ShapeLike, chunks: Any = None) -> Array:
+    """Return an array whose blocks are those of `x` in another shape: the order is not NumPy's.
+
+    Neighbouring axes become one, so that nothing is rechunked; or one becomes several.
+
+    Parameters
+    ----------
+    x
+        The array.
+    shape
+        A length or lengths; one may be -1: what is left.
+    chunks
+        For each axis the lengths of the chunks of the result: needed if it has more axes than `x`,
+        to undo a reshape of blocks.
+
+    Raises
+    ------
+    NotImplementedError
+        Several axes would become several others.
+    ValueError
+        `chunks` is left out where it is needed, or does not fit.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6, chunks=6).reshape(2, 3).rechunk((2, (2, 1)))
+    >>> y = la.reshape_blockwise(x, 6)
+    >>> y.compute(), y.chunks
+    (array([0, 1, 3, 4, 2, 5]), ((4, 2),))
+    >>> bool((la.reshape_blockwise(y, (2, 3), chunks=x.chunks) == x).all())
+    True
+    """
+    x = as_array(x).with_known_sizes()
+    new_shape = _without_unknown(lengths_of(shape), x.size, x.shape)
+    if new_shape == x.shape or not x.size:
+        return reshape(x, new_shape)
+    groups = grouped(x.shape, new_shape)
+    if any(g.last - g.first > 1 and g.to_last - g.to_first > 1 for g in groups):
+        raise NotImplementedError(
+            f"reshape_blockwise() makes one axis of neighbours, or several of one; {x.shape} to "
+            f"{new_shape} does both at once. Do it in two steps"
+        )
+    if chunks is None or len(new_shape) < x.ndim:
+        if len(new_shape) > x.ndim:
+            raise ValueError(
+                f"from {x.ndim} axes to {len(new_shape)} the chunks are not known: pass chunks=, "
+                "as those of the array before its axes became one"
+            )
+        chunks = [_products(x.chunks[g.first:g.last]) for g in groups if g.to_last > g.to_first]
+    found = normalize_chunks(tuple(chunks), new_shape, None, x.dtype)
+    for g in groups:
+        own, other = x.chunks[g.first:g.last], found[g.to_first:g.to_last]
+        if _products(own) != _products(other):
+            raise ValueError(
+                f"blocks of the chunks {other} have {_products(other)} elements, but those of "
+                f"{own} have {_products(own)}: pass chunks= of the array before its axes became one"
+            )
+    return Array(ReshapedBlocks((x.expr,), found, groups))
+
+
+def _products(chunks: Any) -> tuple[int, ...]:
+    """Return the sizes of the blocks that chunks of some axes make, in C order."""
+    return tuple(map(prod, product(*chunks)))
 
 
 def reshape_method(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.core import Array, as_node
+from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -33,6 +34,7 @@ from lazyflow.array.nodes.reductions import (
     VarOf,
     axes_of,
     count_over,
+    parts_at_once,
     reduced,
 )
 from lazyflow.array.nodes.selection import Selection
@@ -187,6 +189,46 @@ def std(
     np.float64(1.633)
     """
     return variance_of(a, axis, dtype, out, ddof, keepdims, where, True, correction)
+
+
+def moment(
+    a: ArrayLike, order: int, axis: Axes = None, dtype: DTypeLike | None = None,
+    keepdims: bool = False, ddof: float = 0, split_every: Any = None, out: Array | None = None,
+) -> Array:
+    """Return a central moment over axes: the mean of the differences to the mean to some power.
+
+    Parameters
+    ----------
+    order
+        The power, 0 or more.
+    ddof
+        The sum is divided by how many elements there are, without `ddof`.
+    a, axis, dtype, keepdims, out
+        As of `var`, which is the moment of order 2.
+    split_every
+        How many neighbours are merged at a time; no value depends on it.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.moment(la.from_array([0.0, 0.0, 0.0, 4.0], chunks=2), 3).compute()
+    np.float64(6.0)
+    """
+    if not isinstance(order, int | np.integer) or order < 0:
+        raise ValueError("Order must be an integer >= 0")
+    parts_at_once(split_every)
+    x = as_array(a)
+    inner = np.dtype(dtype) if dtype is not None else _mean_dtypes(x.expr, None, np.mean)[0]
+    result = np.dtype(dtype) if dtype is not None else _mean_dtypes(x.expr, None, np.mean)[1]
+    apart: Any = x.astype(inner)
+    if order < 2:
+        parts = Array(broadcast_node(constant(1 - order, inner), x.shape))
+        return as_result(mean(parts, axis, keepdims=keepdims).expr, out)
+    apart = apart - mean(apart, axis, keepdims=True)
+    total: Any = sum(apart ** int(order), axis, keepdims=keepdims)
+    known(x)
+    count: Any = count_over(x.expr, axes_of(axis, x.ndim))
+    return as_result((total / max(count - ddof, 0)).astype(result).expr, out)
 
 
 def spread_weights(weights: Expr, node: Expr, axis: Any) -> Expr:

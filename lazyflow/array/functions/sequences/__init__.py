@@ -1,0 +1,1 @@
+"""Functions of sequences: bits and bytes, sliding sums, gaps, coarser ones, polynomials."""

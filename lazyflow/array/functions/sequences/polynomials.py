@@ -1,0 +1,310 @@
+"""Polynomials by their coefficients, the highest power first, as NumPy's older functions have them.
+
+Whether roots are real depends on values, so ``np.roots`` and ``np.poly`` compute what they get.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lazyflow.array.core import Array
+from lazyflow.array.evaluation import known
+from lazyflow.array.functions.arguments import ArrayLike, as_array
+from lazyflow.array.functions.creation import zeros, zeros_like
+from lazyflow.array.functions.manipulation.axes import atleast_1d
+from lazyflow.array.functions.manipulation.joining import column_stack, concatenate
+from lazyflow.array.functions.one_chunk import NumpyOp
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.reductions import TreeReduction, tree, whole_along
+from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.user_calls import PerBlock, SingleResult
+
+
+def polyval(p: ArrayLike, x: ArrayLike) -> Array:
+    """Return the values of a polynomial at `x`, by Horner's scheme; parameters as ``np.polyval``.
+
+    >>> import lazyflow.array as la
+    >>> la.polyval([1, 0, 2], la.arange(4, chunks=2)).compute()  # x**2 + 2
+    array([ 2,  3,  6, 11])
+    """
+    if isinstance(x, np.poly1d):
+        raise TypeError("polyval() of chunked arrays takes points, not a poly1d; use its .coeffs")
+    points = as_array(x)
+    found: Any = zeros_like(points)
+    for each in as_array(p) if isinstance(p, Array) else np.asarray(p):
+        found = found * points + each
+    return as_array(found)
+
+
+def _of_length(n: int, x: Array) -> Array:
+    return x if x.size == n else concatenate([zeros(n - x.size, x.dtype), x])
+
+
+def _coefficients(*given: Any) -> list[Array]:
+    found: list[Array] = [atleast_1d(as_array(x)) for x in given]
+    known(*found)
+    return found
+
+
+def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Return the sum of two polynomials.
+
+    >>> import lazyflow.array as la
+    >>> la.polyadd(la.asarray([1, 2]), [9, 5, 4]).compute()
+    array([9, 6, 6])
+    """
+    one, other = _coefficients(a1, a2)
+    n = max(one.size, other.size)
+    return _of_length(n, one) + _of_length(n, other)
+
+
+def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Return the difference of two polynomials.
+
+    >>> import lazyflow.array as la
+    >>> la.polysub(la.asarray([2, 10, -2]), [3, 10, -4]).compute()
+    array([-1,  0,  2])
+    """
+    one, other = _coefficients(a1, a2)
+    n = max(one.size, other.size)
+    return _of_length(n, one) - _of_length(n, other)
+
+
+def _of_one_block(function: Any, *given: Array) -> PerBlock:
+    probe = function(*[np.ones(1, x.dtype) for x in given])
+    dtype = (probe[0] if isinstance(probe, tuple) else probe).dtype
+    nodes = tuple([rechunk(x.expr, ((x.size,),)) for x in given])
+    return PerBlock(nodes, named(function.__name__, function), dtype, ((None,),))
+
+
+def polymul(a1: ArrayLike, a2: ArrayLike) -> Array:
+    """Return the product of two polynomials; zeros in front are left out, so its length is unknown.
+
+    >>> import lazyflow.array as la
+    >>> la.polymul(la.asarray([1, 2]), [1, -2]).compute()
+    array([ 1,  0, -4])
+    """
+    return Array(_of_one_block(np.polymul, *_coefficients(a1, a2)))
+
+
+def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
+    """Return the quotient of two polynomials and the remainder, whose length is unknown.
+
+    >>> import lazyflow.array as la
+    >>> quotient, remainder = la.polydiv(la.asarray([3.0, 5.0, 2.0]), [2.0, 1.0])
+    >>> quotient.compute(), remainder.compute()
+    (array([1.5 , 1.75]), array([0.25]))
+    """
+    both = _of_one_block(np.polydiv, *_coefficients(u, v))
+    quotient, remainder = [SingleResult((both,), k, both.dtype, ((None,),)) for k in (0, 1)]
+    return Array(quotient), Array(remainder)
+
+
+def polyder(p: ArrayLike, m: int = 1) -> Array:
+    """Return the derivative of a polynomial, `m` times.
+
+    >>> import lazyflow.array as la
+    >>> la.polyder(la.asarray([1, 1, 1, 1])).compute()
+    array([3, 2, 1])
+    """
+    m = operator.index(m)
+    if m < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    found = as_array(p).with_known_sizes()
+    for _ in range(m):
+        found = found[:-1] * np.arange(max(found.size - 1, 0), 0, -1)
+    return found
+
+
+def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
+    """Return the integral of a polynomial, `m` times; `k` are the constants, 0 if left out.
+
+    >>> import lazyflow.array as la
+    >>> la.polyint(la.asarray([3, 2, 1])).compute()
+    array([1., 1., 1., 0.])
+    """
+    m = operator.index(m)
+    if m < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    constants = np.zeros(m) if k is None else np.atleast_1d(k)
+    if len(constants) == 1 and m > 1:
+        constants = constants[0] * np.ones(m)
+    if len(constants) < m:
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    found = as_array(p).with_known_sizes()
+    for each in constants[:m]:
+        found = concatenate([found / np.arange(found.size, 0, -1), np.asarray(each)[None]])
+    return found
+
+
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
+    """Return a Vandermonde matrix: in each row the powers of an element; as ``np.vander``.
+
+    >>> import lazyflow.array as la
+    >>> la.vander(la.arange(1, 4, chunks=2), 3).compute()
+    array([[1, 1, 1],
+           [4, 2, 1],
+           [9, 3, 1]])
+    """
+    points = as_array(x)
+    if points.ndim != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    n = points.size if N is None else operator.index(N)
+    op = NumpyOp(np.vander, (("N", n), ("increasing", bool(increasing))))
+    dtype = np.promote_types(points.dtype, int)
+    return Array(tree(op, [points.expr], (0, (n,)), dtype))
+
+
+# -- the polynomial that fits best ----------------------------------------------------------------
+
+
+_ROWS = 1 << 12  # that are factored at once: their powers stay in the cache
+
+
+@dataclass(frozen=True)
+class Fit(TreeReduction):
+    """The least squares of the powers of points, in a tree of QR factors.
+
+    A part has the triangular factor of some rows, what the right-hand sides are in its space, and
+    the squares of what is left of them. Rows of a block are a point, its weight, and right-hand
+    sides (Demmel, Grigori, Hoemmen and Langou 2012, "Communication-optimal parallel and sequential
+    QR and LU factorizations").
+
+    order, count
+        How many coefficients and how many points there are.
+    dtype, spread
+        Of the coefficients and of their covariances.
+    flat
+        There is one right-hand side, without an axis.
+    scaled
+        Of the covariances, by what is left over; None: they are not asked for.
+    full
+        All results are asked for, so nobody is warned.
+    """
+
+    order: int
+    count: int
+    dtype: np.dtype[Any]
+    spread: np.dtype[Any]
+    rcond: float
+    flat: bool
+    scaled: bool | None
+    full: bool
+
+    __name__ = "polyfit"
+
+    def first(self, block: Any) -> Any:
+        parts = []
+        for at in range(0, max(len(block), 1), _ROWS):
+            rows = block[at:at + _ROWS]
+            x, w, y = rows[:, 0], rows[:, 1:2], rows[:, 2:]
+            parts.append(self._factored(np.vander(x, self.order) * w, y * w, 0.0))
+        return self.merge(parts) if len(parts) > 1 else parts[0]
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        triangles, sides, left = zip(*parts, strict=True)
+        return self._factored(np.concatenate(triangles), np.concatenate(sides), sum(left))
+
+    def _factored(self, rows: Any, sides: Any, left: Any) -> Any:
+        q, r = np.linalg.qr(rows)
+        within = q.conj().T @ sides
+        apart = sides - q @ within if len(rows) > self.order else sides[:0]
+        return r, within, left + (np.abs(apart) ** 2).sum(axis=0)
+
+    def last(self, part: Any) -> Any:
+        triangle, sides, left = part
+        scale = np.sqrt((np.abs(triangle) ** 2).sum(axis=0))
+        found, _, rank, singular = np.linalg.lstsq(triangle / scale, sides, self.rcond)
+        found = (found.T / scale).T
+        known_left = left if rank == self.order < self.count else left[:0]
+        spread = None
+        if self.scaled is not None:
+            spread = self._covariance(triangle / scale, scale, known_left)
+        if rank != self.order and not self.full:
+            warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, 2)
+        if self.flat:
+            found = found[:, 0]
+        real = np.empty(0, self.dtype).real.dtype
+        return (
+            found.astype(self.dtype), known_left.astype(real), np.asarray(rank, np.int32),
+            singular.astype(real), spread,
+        )
+
+    def _covariance(self, triangle: Any, scale: Any, left: Any) -> Any:
+        base = np.linalg.inv(triangle.conj().T @ triangle) / np.outer(scale, scale)
+        factor = left / (self.count - self.order) if self.scaled else np.ones(1)
+        spread = base * factor if self.flat else base[:, :, None] * factor
+        return (spread.real if self.spread.kind == "f" else spread).astype(self.spread)
+
+
+def polyfit(
+    x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False,
+    w: ArrayLike | None = None, cov: bool | str = False,
+) -> Any:
+    """Return the coefficients of the polynomial that fits points best; as ``np.polyfit``.
+
+    Blocks of points become small triangular factors, so that no task has all of them. The columns
+    of `y` become one block. Values differ from NumPy's by rounding, as with another LAPACK.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(100.0, chunks=30)
+    >>> la.polyfit(x, 2 * x + 1, 1).compute().round(6)
+    array([2., 1.])
+    """
+    order = operator.index(deg) + 1
+    points, values = as_array(x) + 0.0, as_array(y) + 0.0
+    weights = None if w is None else as_array(w) + 0.0
+    known(points, values, weights)
+    _check(order - 1, points, values, weights)
+    dtype = np.linalg.lstsq(np.ones((1, 1), points.dtype), np.ones(1, values.dtype))[0].dtype
+    n = points.size
+    if cov and not full and cov != "unscaled" and n <= order:
+        raise ValueError("the number of data points must exceed order to scale the covariance "
+                         "matrix")
+    rcond = n * float(np.finfo(points.dtype).eps) if rcond is None else float(rcond)
+    columns = [points, np.ones(()) if weights is None else weights, values]
+    rows = whole_along(column_stack([
+        np.broadcast_to(c, n) if isinstance(c, np.ndarray) else c for c in columns
+    ]).expr, (1,))
+    real = np.empty(0, dtype).real.dtype
+    spread = np.promote_types(points.dtype, real)
+    scaled = None if full or not cov else cov != "unscaled"
+    op = Fit(order, n, dtype, spread, rcond, values.ndim == 1, scaled, bool(full))
+    made = tree(op, [rows], ((order,),), dtype)
+    several = values.shape[1:]
+    inner = tuple([(size,) for size in several])
+
+    def result(which: int, kind: Any, chunks: Any) -> Array:
+        return Array(SingleResult((made,), which, np.dtype(kind), chunks))
+
+    found = result(0, dtype, ((order,), *inner))
+    if full:
+        rank, singular = result(2, np.int32, ()), result(3, real, ((order,),))
+        return found, result(1, real, ((None,),)), rank, singular, rcond
+    if not cov:
+        return found
+    return found, result(4, spread, ((order,), (order,), *inner))
+
+
+def _check(deg: int, x: Array, y: Array, w: Array | None) -> None:
+    """Raise as NumPy does for what can't be fitted."""
+    if deg < 0:
+        raise ValueError("expected deg >= 0")
+    if x.ndim != 1:
+        raise TypeError("expected 1D vector for x")
+    if x.size == 0:
+        raise TypeError("expected non-empty vector for x")
+    if y.ndim not in (1, 2):
+        raise TypeError("expected 1D or 2D array for y")
+    if x.shape[0] != y.shape[0]:
+        raise TypeError("expected x and y to have same length")
+    if w is not None and w.ndim != 1:
+        raise TypeError("expected a 1-d array for weights")
+    if w is not None and w.shape[0] != y.shape[0]:
+        raise TypeError("expected w and y to have the same length")
