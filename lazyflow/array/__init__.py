@@ -107,7 +107,7 @@ _BY_NAME = by_name(PUBLIC)
 _PUBLIC = {"compute", "persist", *_BY_NAME, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
 
 #: A star gets all but what Python has under the same name: ``sum`` stays Python's.
-__all__ = sorted(name for name in _PUBLIC if not hasattr(builtins, name))
+__all__ = sorted(name for name in _PUBLIC if not (hasattr(builtins, name) or name[0] == "_"))
 
 
 def __getattr__(name: str) -> Any:
@@ -119,6 +119,8 @@ def __getattr__(name: str) -> Any:
         found = _functions[name]
     elif name in _PUBLIC and name not in MODULES:
         found = getattr(np, name)
+    elif name == "lib":  # where xarray looks for windows; its functions dispatch to ours
+        found = np.lib
     elif name == "random":
         import lazyflow.array.random as found
     elif name == "overlap":

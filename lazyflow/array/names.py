@@ -11,7 +11,7 @@ PUBLIC: dict[str, str] = {
     "chunks": "normalize_chunks",
     "core": "Array",
     "functions.comparison": "allclose array_equal array_equiv isclose",
-    "functions.conversion": "array asanyarray asarray",
+    "functions.conversion": "array asanyarray asarray from_dlpack",
     "functions.creation": (
         "empty empty_like eye full full_like identity ones ones_like tri zeros zeros_like"
     ),
@@ -43,7 +43,7 @@ PUBLIC: dict[str, str] = {
     "functions.manipulation.padding": "pad",
     "functions.manipulation.rearranging": (
         "array_split dsplit flip fliplr flipud hsplit repeat roll rot90 split tile trim_zeros "
-        "vsplit"
+        "unstack vsplit"
     ),
     "functions.manipulation.shaping": (
         "broadcast_arrays broadcast_to ndim ravel reshape shape size"
@@ -68,7 +68,9 @@ PUBLIC: dict[str, str] = {
     "functions.storage.loading": "from_array from_delayed to_delayed",
     "functions.storage.storing": "store",
     "functions.storage.zarr_files": "from_zarr to_zarr",
-    "functions.types": "can_cast common_type iscomplexobj isrealobj result_type",
+    "functions.types": (
+        "__array_namespace_info__ can_cast common_type iscomplexobj isrealobj result_type"
+    ),
     "kernels.run": "wait_compiled",
     "overlap": "map_overlap",
     "users.along_axes": "apply_along_axis apply_over_axes frompyfunc piecewise vectorize",
