@@ -67,6 +67,9 @@ Views
     or made by index arrays, `copy`, `flatten`, `rechunk` or `persist`, are independent of `x`.
     ``x.flat`` is computed, and refuses writes. Results that are read-only in NumPy (`broadcast_to`,
     `diagonal`, windows) are independent arrays here.
+The Array API standard, version 2024.12
+    has its names, keywords and types here. Where it and NumPy differ, NumPy's rules hold: `argsort`
+    keeps the order of equal elements with ``stable=True`` only, and ``inf // 1`` is NaN.
 Results without axes
     stay arrays without axes until they are computed, and are then scalars of native byte order.
 """
@@ -97,6 +100,8 @@ from lazyflow.api.evaluate import persist as persist
 from lazyflow.array.core import Array as Array
 from lazyflow.array.dispatch import functions as _functions
 from lazyflow.array.names import MODULES, OF_NUMPY, PUBLIC, by_name
+
+__array_api_version__ = "2024.12"
 
 _UFUNCS = {
     name for name, found in vars(np).items()
