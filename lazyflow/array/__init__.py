@@ -67,6 +67,9 @@ Views
     or made by index arrays, `copy`, `flatten`, `rechunk` or `persist`, are independent of `x`.
     ``x.flat`` is computed, and refuses writes. Results that are read-only in NumPy (`broadcast_to`,
     `diagonal`, windows) are independent arrays here.
+The Array API standard, version 2024.12
+    has its names, keywords and types here. Where it and NumPy differ, NumPy's rules hold: `argsort`
+    keeps the order of equal elements with ``stable=True`` only, and ``inf // 1`` is NaN.
 Results without axes
     stay arrays without axes until they are computed, and are then scalars of native byte order.
 """
@@ -98,6 +101,8 @@ from lazyflow.array.core import Array as Array
 from lazyflow.array.dispatch import functions as _functions
 from lazyflow.array.names import MODULES, OF_NUMPY, PUBLIC, by_name
 
+__array_api_version__ = "2024.12"
+
 _UFUNCS = {
     name for name, found in vars(np).items()
     if isinstance(found, np.ufunc) and found.signature is None
@@ -107,7 +112,7 @@ _BY_NAME = by_name(PUBLIC)
 _PUBLIC = {"compute", "persist", *_BY_NAME, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
 
 #: A star gets all but what Python has under the same name: ``sum`` stays Python's.
-__all__ = sorted(name for name in _PUBLIC if not hasattr(builtins, name))
+__all__ = sorted(name for name in _PUBLIC if not (hasattr(builtins, name) or name[0] == "_"))
 
 
 def __getattr__(name: str) -> Any:
@@ -119,6 +124,8 @@ def __getattr__(name: str) -> Any:
         found = _functions[name]
     elif name in _PUBLIC and name not in MODULES:
         found = getattr(np, name)
+    elif name == "lib":  # where xarray looks for windows; its functions dispatch to ours
+        found = np.lib
     elif name == "random":
         import lazyflow.array.random as found
     elif name == "overlap":

@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 import operator
+import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from lazyflow.array.dispatch import functions
+
+#: Versions of the Array API standard that the namespace has.
+_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+class _Namespace:
+    """The method ``__array_namespace__``, which one caller must not see.
+
+    xarray's adapter for arrays that have it refuses vectorised indexing (``isel`` and ``sel`` with
+    arrays that share axes). Its adapter for arrays with NumPy's keys has all kinds, so where xarray
+    chooses one, arrays are of these.
+    """
+
+    def __get__(self, x: Any, owner: Any = None) -> Any:
+        if sys._getframe(1).f_code.co_name == "as_indexable":
+            raise AttributeError("__array_namespace__")
+        return _array_namespace
+
+
+def _array_namespace(*, api_version: str | None = None) -> ModuleType:
+    """Return `lazyflow.array`, which has the names of the Array API standard."""
+    if api_version not in (None, *_VERSIONS):
+        raise ValueError(
+            f"lazyflow.array has the versions {', '.join(_VERSIONS)} of the Array API standard; "
+            f"got api_version={api_version!r}"
+        )
+    return sys.modules["lazyflow.array"]
 
 
 class AsObjects:
@@ -30,6 +59,30 @@ class AsObjects:
         __tracebackhide__ = True  # for IPython and pytest
         found = np.asarray(self.compute())
         return found if dtype is None else found.astype(dtype, copy=False)
+
+    __array_namespace__ = _Namespace()
+
+    @property
+    def device(self: Any) -> str:
+        """Where the elements are: "cpu", as of NumPy's arrays."""
+        return "cpu"
+
+    def to_device(self: Any, device: str, /, *, stream: Any = None) -> Any:
+        """Return the array itself: there is one device.
+
+        >>> import lazyflow.array as la
+        >>> la.ones(3).to_device("cpu").device
+        'cpu'
+        """
+        if stream is not None:
+            raise ValueError(f"the device has no streams; got stream={stream!r}")
+        return functions["asarray"](self, device=device)
+
+    def __dlpack__(self: Any, /, **options: Any) -> Any:
+        return np.asarray(self).__dlpack__(**options)
+
+    def __dlpack_device__(self: Any) -> tuple[int, int]:
+        return 1, 0  # kDLCPU
 
     @property
     def _numba_type_(self: Any) -> Any:

@@ -11,7 +11,7 @@ PUBLIC: dict[str, str] = {
     "chunks": "normalize_chunks",
     "core": "Array",
     "functions.comparison": "allclose array_equal array_equiv isclose",
-    "functions.conversion": "array asanyarray asarray",
+    "functions.conversion": "array asanyarray asarray from_dlpack",
     "functions.creation": (
         "empty empty_like eye full full_like identity ones ones_like tri zeros zeros_like"
     ),
@@ -46,7 +46,7 @@ PUBLIC: dict[str, str] = {
     "functions.manipulation.padding": "pad",
     "functions.manipulation.rearranging": (
         "array_split dsplit flip fliplr flipud hsplit repeat resize roll rot90 split tile "
-        "trim_zeros vsplit"
+        "trim_zeros unstack vsplit"
     ),
     "functions.manipulation.shaping": (
         "broadcast_arrays broadcast_to ndim ravel reshape reshape_blockwise shape size"
@@ -88,7 +88,8 @@ PUBLIC: dict[str, str] = {
     "functions.storage.storing": "store",
     "functions.storage.zarr_files": "from_zarr to_zarr",
     "functions.types": (
-        "can_cast common_type iscomplexobj isrealobj min_scalar_type result_type"
+        "__array_namespace_info__ can_cast common_type iscomplexobj isrealobj min_scalar_type "
+        "result_type"
     ),
     "kernels.run": "wait_compiled",
     "overlap": "map_overlap",

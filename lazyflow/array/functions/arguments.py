@@ -113,6 +113,15 @@ def broadcast_node(node: Expr, shape: tuple[Any, ...]) -> Expr:
     return view(node, Selection(tuple(picks), tuple(axes)))
 
 
+def check_device(device: Any) -> None:
+    """Raise for a ``device=`` that chunked arrays are not on."""
+    if device not in (None, "cpu"):
+        raise ValueError(
+            f'chunked arrays are on the device "cpu"; got device={device!r}. Blocks go to another '
+            "one, and come back, within x.map_blocks(...)"
+        )
+
+
 def as_1d(a: Any, axis: Any) -> Array:
     """Return an array of one element where there are no axes: here NumPy takes 0 or -1 as one."""
     node = as_node(a)

@@ -8,16 +8,26 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.foreign import refuse_lazy
-from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array, check_order
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    DTypeLike,
+    as_array,
+    check_device,
+    check_order,
+)
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.graph.kinds import FOREIGN, kinds
 
 
-def asarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None) -> Array:
+def asarray(
+    a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
+    device: str | None = None, copy: bool | None = None,
+) -> Array:
     """Return a chunked array of anything that NumPy makes an array of; chunked arrays as they are.
 
-    Automatic chunks are those of `from_array`, which has a parameter for others.
+    Automatic chunks are those of `from_array`, which has a parameter for others. With ``copy=True``
+    a later write into `a` changes nothing; with ``copy=False`` what needs a copy raises ValueError.
 
     >>> import lazyflow.array as la
     >>> x = la.asarray([[1, 2], [3, 4]])
@@ -28,8 +38,26 @@ def asarray(a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = No
     True
     """
     check_order(order)
-    found = a if isinstance(a, Array) else _of(a, dtype)
+    check_device(device)
+    if copy is not None and isinstance(a, Array):
+        _check_copy(copy, a.dtype, dtype)
+        found = Array(a.expr) if copy else a
+    elif copy is not None and kinds[type(a)] != FOREIGN and not (
+        isinstance(a, list | tuple) and _holds_arrays(a)
+    ):
+        refuse_lazy(a)
+        found = _of(np.array(a, dtype, copy=copy))
+    else:
+        found = a if isinstance(a, Array) else _of(a, dtype)
     return found if dtype is None else found.astype(dtype)
+
+
+def _check_copy(copy: bool, given: np.dtype[Any], dtype: Any) -> None:
+    if not copy and dtype is not None and np.dtype(dtype) != given:
+        raise ValueError(
+            f"elements of {given} are not those of {np.dtype(dtype)} without a copy (copy=False). "
+            "Leave copy= out"
+        )
 
 
 asanyarray = asarray
@@ -56,6 +84,24 @@ def array(
     if found is a and copy:
         found = Array(a.expr)  # changed in place, it is not the other that changes
     return found[(None,) * (ndmin - found.ndim)] if found.ndim < ndmin else found
+
+
+def from_dlpack(
+    x: Any, /, *, device: str | None = None, copy: bool | None = None
+) -> Array:
+    """Return a chunked array of the memory of an array that has ``__dlpack__``.
+
+    Chunked arrays stay lazy. Parameters are those of ``np.from_dlpack``.
+
+    >>> import numpy as np
+    >>> import lazyflow.array as la
+    >>> la.from_dlpack(np.arange(3)).sum().compute()
+    np.int64(3)
+    """
+    if isinstance(x, Array):
+        return asarray(x, device=device, copy=copy)
+    made: Any = np.from_dlpack
+    return from_array(made(x, device=device, copy=copy))
 
 
 def _of(a: Any, dtype: Any = None) -> Array:

@@ -14,6 +14,7 @@ from lazyflow.array.functions.arguments import (
     ChunksLike,
     DTypeLike,
     ShapeLike,
+    check_device,
     check_order,
     new_lengths,
 )
@@ -30,7 +31,7 @@ def from_formula(
 
 def full(
     shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, order: str = "C", *,
-    chunks: ChunksLike = "auto"
+    chunks: ChunksLike = "auto", device: str | None = None,
 ) -> Array:
     """Return an array with one value everywhere.
 
@@ -47,6 +48,7 @@ def full(
            [7, 7, 7]])
     """
     check_order(order)
+    check_device(device)
     value = np.asarray(fill_value)
     if value.ndim == 0 and dtype is not None:
         value = np.full((), fill_value, dtype)  # any value to any type, as NumPy's
@@ -61,7 +63,8 @@ def full(
 
 
 def zeros(
-    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
+    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto",
+    device: str | None = None,
 ) -> Array:
     """Return an array of zeros.
 
@@ -73,6 +76,8 @@ def zeros(
         Of the elements.
     chunks
         As of `normalize_chunks`; automatic ones hold ``config.chunk_bytes`` at most.
+    device
+        None or "cpu", as of all functions that make arrays.
 
     Examples
     --------
@@ -83,11 +88,12 @@ def zeros(
     ((2, 2), (3, 3))
     """
     dtype = np.dtype(float if dtype is None else dtype)
-    return full(shape, np.zeros((), dtype)[()], dtype, order, chunks=chunks)
+    return full(shape, np.zeros((), dtype)[()], dtype, order, chunks=chunks, device=device)
 
 
 def ones(
-    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
+    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto",
+    device: str | None = None,
 ) -> Array:
     """Return an array of ones.
 
@@ -98,11 +104,12 @@ def ones(
     array([1, 1, 1])
     """
     dtype = np.dtype(float if dtype is None else dtype)
-    return full(shape, np.ones((), dtype)[()], dtype, order, chunks=chunks)
+    return full(shape, np.ones((), dtype)[()], dtype, order, chunks=chunks, device=device)
 
 
 def empty(
-    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto"
+    shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto",
+    device: str | None = None,
 ) -> Array:
     """Return an array whose values do not matter; here they are zeros.
 
@@ -110,7 +117,7 @@ def empty(
     >>> la.empty((2, 3), dtype="f4").nbytes
     24
     """
-    return zeros(shape, dtype, order, chunks=chunks)
+    return zeros(shape, dtype, order, chunks=chunks, device=device)
 
 
 def _like(a: Any, dtype: Any, shape: Any, chunks: Any) -> tuple[Any, Any, Any]:
@@ -123,6 +130,7 @@ def _like(a: Any, dtype: Any, shape: Any, chunks: Any) -> tuple[Any, Any, Any]:
 def full_like(
     a: ArrayLike, fill_value: Any, dtype: DTypeLike | None = None, order: str = "K",
     subok: bool = True, shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None,
+    device: str | None = None,
 ) -> Array:
     """Return an array with one value everywhere, and else the shape, dtype and chunks of `a`.
 
@@ -131,12 +139,12 @@ def full_like(
     array([9, 9, 9])
     """
     shape, dtype, chunks = _like(a, dtype, shape, chunks)
-    return full(shape, fill_value, dtype, order, chunks=chunks)
+    return full(shape, fill_value, dtype, order, chunks=chunks, device=device)
 
 
 def zeros_like(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
-    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
+    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None, device: str | None = None,
 ) -> Array:
     """Return an array of zeros with the shape, dtype and chunks of `a`.
 
@@ -145,12 +153,12 @@ def zeros_like(
     ((2, 2, 1),)
     """
     shape, dtype, chunks = _like(a, dtype, shape, chunks)
-    return zeros(shape, dtype, order, chunks=chunks)
+    return zeros(shape, dtype, order, chunks=chunks, device=device)
 
 
 def ones_like(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
-    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
+    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None, device: str | None = None,
 ) -> Array:
     """Return an array of ones with the shape, dtype and chunks of `a`.
 
@@ -160,12 +168,12 @@ def ones_like(
            [1, 1]])
     """
     shape, dtype, chunks = _like(a, dtype, shape, chunks)
-    return ones(shape, dtype, order, chunks=chunks)
+    return ones(shape, dtype, order, chunks=chunks, device=device)
 
 
 def empty_like(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str = "K", subok: bool = True,
-    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None
+    shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None, device: str | None = None,
 ) -> Array:
     """Return an array with the shape, dtype and chunks of `a` whose values do not matter.
 
@@ -173,12 +181,12 @@ def empty_like(
     >>> la.empty_like(la.ones(6, chunks=4)).chunks
     ((4, 2),)
     """
-    return zeros_like(a, dtype, order, subok, shape, chunks=chunks)
+    return zeros_like(a, dtype, order, subok, shape, chunks=chunks, device=device)
 
 
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
-    chunks: ChunksLike = "auto"
+    chunks: ChunksLike = "auto", device: str | None = None,
 ) -> Array:
     """Return a matrix with ones on a diagonal: `k` columns above the main one.
 
@@ -188,6 +196,7 @@ def eye(
            [0, 0, 1],
            [0, 0, 0]])
     """
+    check_device(device)
     shape = new_lengths((N, N if M is None else M))
     found = np.eye(0, dtype=dtype).dtype  # with a length, if it is of texts
     return from_formula(Diagonal(int(k), found), shape, found, chunks)

@@ -19,6 +19,7 @@ from lazyflow.array.functions.arguments import (
     as_result,
     assign_out,
     broadcast_node,
+    check_device,
     check_order,
     operand,
 )
@@ -181,8 +182,7 @@ def astype(
     node = as_node(x)
     dtype = np.dtype(dtype)
     check_order(order)
-    if device not in (None, "cpu"):
-        raise ValueError(f'chunked arrays are on the device "cpu"; got device={device!r}')
+    check_device(device)
     if not np.can_cast(node.dtype, dtype, casting):
         raise TypeError(
             f"Cannot cast array data from {node.dtype!r} to {dtype!r} according to the rule "

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.functions.arguments import ChunksLike, DTypeLike, element_of
+from lazyflow.array.functions.arguments import ChunksLike, DTypeLike, check_device, element_of
 from lazyflow.array.functions.creation import from_formula
 from lazyflow.array.nodes.sources import Region
 
@@ -22,7 +22,7 @@ _FLOATS = (np.dtype("f4"), np.dtype("f8"))
 
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *,
-    chunks: ChunksLike = "auto"
+    chunks: ChunksLike = "auto", device: str | None = None,
 ) -> Array:
     """Return the numbers from `start`, or 0, to before `stop`, `step` apart.
 
@@ -34,6 +34,7 @@ def arange(
     >>> la.arange(10, chunks=4).chunks
     ((4, 4, 2),)
     """
+    check_device(device)
     if stop is None:
         start, stop = 0, start
     step = 1 if step is None else step
@@ -51,7 +52,7 @@ def arange(
 
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
-    dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto",
+    dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto", device: str | None = None,
 ) -> Any:
     """Return `num` numbers evenly from `start` to `stop`; parameters are those of ``np.linspace``.
 
@@ -61,6 +62,7 @@ def linspace(
     >>> la.linspace(0, 1, 5, chunks=2).compute()
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
+    check_device(device)
     num = operator.index(num)
     if np.ndim(start) or np.ndim(stop):
         raise TypeError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
-from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array
+from lazyflow.array.functions.arguments import MISSING, ArrayLike, as_1d, as_array
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
@@ -41,22 +41,50 @@ def _sorted(func: Any, a: Any, axis: Any, dtype: Any, **keywords: Any) -> Array:
     return Array(along_axis(op, node, axis, dtype or node.dtype))
 
 
+def _upside_down(a: Any) -> tuple[Array, Any]:
+    """Return an array whose ascending order is the descending one of another, and the way back.
+
+    NaN and NaT stay the last, and equal elements in their order, as with NumPy.
+    """
+    x = as_array(a)
+    if x.dtype.kind in "fc":
+        return -x, np.negative
+    if x.dtype.kind in "mM":  # NaT is the least integer
+        return ~x.view("i8"), lambda y: (~y).view(x.dtype)
+    if x.dtype.kind in "biu":
+        return ~x, np.invert
+    raise TypeError(
+        f"elements of {x.dtype} have no descending order yet; reverse the ascending one: "
+        "la.flip(la.sort(x, axis), axis)"
+    )
+
+
 def sort(
     a: ArrayLike, axis: int | None = -1, kind: str | None = None,
-    order: str | Sequence[str] | None = None, *, stable: bool | None = None
+    order: str | Sequence[str] | None = None, *, stable: bool | None = None,
+    descending: Any = MISSING,
 ) -> Array:
     """Return the elements sorted along an axis, which becomes one chunk.
+
+    Parameters are those of ``np.sort``; in descending order, too, NaN comes last.
 
     >>> import lazyflow.array as la
     >>> la.sort(la.from_array([30, 10, 20], chunks=2)).compute()
     array([10, 20, 30])
+    >>> la.sort(la.from_array([30, 10, 20], chunks=2), descending=True).compute()
+    array([30, 20, 10])
     """
+    if descending is not MISSING and descending:
+        turned, back = _upside_down(a)
+        found: Array = back(sort(turned, axis, kind, order, stable=stable))
+        return found
     return _sorted(np.sort, a, axis, None, kind=kind, order=order, stable=stable)
 
 
 def argsort(
     a: ArrayLike, axis: int | None = -1, kind: str | None = None,
-    order: str | Sequence[str] | None = None, *, stable: bool | None = None
+    order: str | Sequence[str] | None = None, *, stable: bool | None = None,
+    descending: Any = MISSING,
 ) -> Array:
     """Return the indices of elements in sorted order along an axis, which becomes one chunk.
 
@@ -65,6 +93,8 @@ def argsort(
     array([1, 2, 0])
     """
     a = as_1d(a, axis)
+    if descending is not MISSING and descending:
+        a, _ = _upside_down(a)
     return _sorted(np.argsort, a, axis, np.intp, kind=kind, order=order, stable=stable)
 
 

@@ -34,6 +34,25 @@ def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
     return np.can_cast(_type_or_value(from_), to, casting)
 
 
+class NamespaceInfo(np.__array_namespace_info__):  # type: ignore[misc]
+    """What the Array API standard lets programs ask of `lazyflow.array`: dtypes, devices, limits.
+
+    >>> import lazyflow.array as la
+    >>> la.__array_namespace_info__().default_dtypes()["real floating"]
+    dtype('float64')
+    """
+
+    def capabilities(self) -> Any:
+        """Return what works: masks as keys, shapes that depend on values, and how many axes.
+
+        A length that depends on values is None in the shape until `Array.with_known_sizes`.
+        """
+        return {**super().capabilities(), "max dimensions": 32}  # of what reductions take
+
+
+__array_namespace_info__ = NamespaceInfo
+
+
 def common_type(*arrays: ArrayLike) -> type:
     """Return the inexact type that the elements of all arrays fit into.
 

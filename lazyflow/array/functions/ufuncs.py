@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,20 @@ def _outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
     return call_ufunc(ufunc, (Array(view(one, selection)), Array(other)), **kwargs)
 
 
+@cache
+def _signature(nin: int, nout: int) -> Signature:
+    """Return the parameters of ufuncs, which NumPy itself tells only from 2.4 on."""
+    names = [f"x{i + 1}" for i in range(nin)] if nin > 1 else ["x"]
+    options = {"where": True, "casting": "same_kind", "order": "K", "dtype": None, "subok": True}
+    return Signature([
+        *[Parameter(name, Parameter.POSITIONAL_ONLY) for name in names],
+        Parameter("out", Parameter.POSITIONAL_OR_KEYWORD,
+                  default=None if nout == 1 else (None,) * nout),
+        *[Parameter(name, Parameter.KEYWORD_ONLY, default=default)
+          for name, default in options.items()],
+    ])
+
+
 class UFunc:
     """A ufunc of NumPy by the name ``la.name``: gives chunked arrays whatever it gets.
 
@@ -74,6 +90,7 @@ class UFunc:
         self.ufunc = ufunc
         self.__name__ = ufunc.__name__
         self.__doc__ = f"As ``np.{ufunc.__name__}``, of chunked arrays or what makes one."
+        self.__signature__ = _signature(ufunc.nin, ufunc.nout)
         self.nin = ufunc.nin
         self.nout = ufunc.nout
         self.nargs = ufunc.nargs

@@ -142,12 +142,20 @@ def test_reshape_errors(shape, words):
         la.arange(24, chunks=5).reshape(shape)
 
 
-def test_reshape_refuses_other_orders_and_promises():
+def test_reshape_refuses_other_orders():
     x = la.ones(4)
     with pytest.raises(ValueError, match=r"one of 'C', 'F', or 'A' \(got 'K'\)"):
         x.reshape(2, 2, order="K")
-    with pytest.raises(ValueError, match="without a copy"):
-        x.reshape(2, 2, copy=False)
+
+
+def test_reshape_with_a_copy_or_without():
+    x = la.arange(4, chunks=3)
+    copied, seen = x.reshape(2, 2, copy=True), x.reshape(2, 2, copy=False)
+    x[0] = 9
+    assert copied[0, 0] == 0
+    assert seen[0, 0] == 9
+    with pytest.raises(ValueError, match="Unable to avoid creating a copy"):
+        seen.T.reshape(4, copy=False)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (4, 6), (24,), (1, 24), (24, 1), (2, 12, 1)], ids=str)

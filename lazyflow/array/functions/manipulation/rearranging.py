@@ -241,6 +241,20 @@ def array_split(
     return [along(x, axis, slice(a, b)) for a, b in pairwise(cuts)]
 
 
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
+    """Return the parts of an array at each index of an axis, which they do not have.
+
+    >>> import lazyflow.array as la
+    >>> [part.compute().tolist() for part in la.unstack(la.asarray([[1, 2], [3, 4]]), axis=1)]
+    [[1, 3], [2, 4]]
+    """
+    x = as_array(x).with_known_sizes()
+    if not x.ndim:
+        raise ValueError("Input array must be at least 1-d.")
+    before = (slice(None),) * axis_of(axis, x.ndim)
+    return tuple([x[(*before, i)] for i in range(x.shape[len(before)])])
+
+
 def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Return equal parts of an array along an axis, or parts that are cut at some indices.
 

@@ -45,7 +45,8 @@ def reshape(
         In which they are taken and put: "C", "F", or "A", which is "F" for arrays whose elements
         are computed in that order in memory, such as ``x.T``.
     copy
-        As of ``np.reshape``; what is lazy can't promise that nothing is copied.
+        As of ``np.reshape``: True for an array that is no view of `a`, False for ValueError where
+        it can't be one.
     merge_chunks
         False: axes that become one are cut into chunks of length 1, but for the last of them.
         Otherwise chunks along the first of them are put together again where there is room.
@@ -62,9 +63,12 @@ def reshape(
     """
     if order not in ("C", "F", "A"):
         raise ValueError(f"order must be one of 'C', 'F', or 'A' (got {order!r})")
-    if copy is False:
-        raise ValueError("an array that has to be computed can't be reshaped without a copy")
     x = as_array(a)
+    if copy is not None:
+        found = reshape(x, shape, order, merge_chunks=merge_chunks, limit=limit)
+        if not copy and found is not x and found._lens is None and found.size:
+            raise ValueError("Unable to avoid creating a copy while reshaping.")
+        return Array(found.expr) if copy else found
     new_shape = lengths_of(shape)
     if order == "F" or (order == "A" and _is_fortran(x.expr)):
         turned = reshape(x.transpose(), new_shape[::-1], merge_chunks=merge_chunks, limit=limit)
