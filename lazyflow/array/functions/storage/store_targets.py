@@ -17,6 +17,9 @@ from lazyflow.array.nodes.selection import Index
 from lazyflow.array.nodes.sources import InMemory, Stored
 from lazyflow.graph.kinds import ATOM
 
+#: What writes HDF5: h5py, and xarray's handles of NetCDF files; those of zarr are zarr's own.
+_ONE_WRITER = ("h5py", "netCDF4", "xarray")
+
 
 class StoreTarget:
     """What is written to, and where in it; an argument of tasks that is not searched.
@@ -153,9 +156,9 @@ class StoreTarget:
                 "an array in the memory of this process can't be written to by others: store with "
                 'scheduler="threads", or to a file, such as np.memmap or zarr'
             )
-        if type(self.store).__module__.partition(".")[0] == "h5py":
+        if type(self.store).__module__.partition(".")[0] in _ONE_WRITER:
             raise TypeError(
-                "an HDF5 file has one writer, the process that has it open: store with "
+                "an HDF5 or NetCDF file has one writer, the process that has it open: store with "
                 'scheduler="threads", or to zarr, into which many processes write'
             )
         if guards_one_process(self.guard):

@@ -48,7 +48,7 @@ def store(
         other on every scheduler, whatever the lock.
     regions
         What of the targets is written to: a tuple of slices, numbers, and a list of places along
-        one axis at most; or a list of such tuples, one for each target.
+        one axis at most; or a list of such tuples, one for each target, None for all of it.
     compute
         False: return a lazy value without writing; computing it writes, and gives None. With
         `return_stored` it is lazy arrays.
@@ -90,7 +90,10 @@ def store(
         raise ValueError(
             f"Different number of sources [{len(sources)}] and targets [{len(targets)}]"
         )
-    if not isinstance(regions, tuple | list) or not all(isinstance(r, tuple) for r in regions):
+    several = isinstance(regions, tuple | list) and all(
+        isinstance(r, tuple) or (r is None and type(regions) is list) for r in regions
+    )
+    if not several:
         regions = [tuple(regions) if isinstance(regions, list) else regions] * len(sources)
     if len(regions) != len(sources):
         raise ValueError(
