@@ -90,14 +90,15 @@ class StoreTarget:
             return None
         return tuple([max(int(n), 1) for n in found])
 
-    def _along_axes(self) -> Sequence[Any]:
+    def along_axes(self) -> Sequence[Any]:
+        """Return what is written to along each axis: one place, a range, or an array."""
         return [range(n) for n in self.store.shape] if self.parts is None else self.parts
 
     def ends(self, bounds: Sequence[Sequence[int]]) -> list[list[tuple[int, int]]]:
         """Return the first and the last place of each block along each axis of the store."""
         left = iter(bounds)
         found: list[list[tuple[int, int]]] = []
-        for each in self._along_axes():
+        for each in self.along_axes():
             if isinstance(each, int):
                 found.append([(each, each)])
                 continue
@@ -108,7 +109,7 @@ class StoreTarget:
     def own(self, index: Index) -> Index:
         """Return which of `ends` are those of a block, along each axis of the store."""
         left = iter(index)
-        return tuple([0 if isinstance(each, int) else next(left) for each in self._along_axes()])
+        return tuple([0 if isinstance(each, int) else next(left) for each in self.along_axes()])
 
     def chunks_for(self, chunks: Chunks) -> Chunks:
         """Return chunks near some of the source, no two of which share a `unit`."""
@@ -116,7 +117,7 @@ class StoreTarget:
         if unit is None:
             return chunks
         found = []
-        for each, whole in zip(self._along_axes(), unit, strict=True):
+        for each, whole in zip(self.along_axes(), unit, strict=True):
             if isinstance(each, int):
                 continue
             sizes = next(left)
