@@ -14,7 +14,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   2  store/                      how values are kept and handed over
 #   3  schedulers/                 what runs plans; core/base.py is the page to read first
 #   4  api/                        compute, persist, wait, Delayed, futures, actors, ...
-#      interop/                    lazy objects of other libraries
+#      interop/                    lazy objects of other libraries (xarray: above array/)
 #   5  array/                      chunked arrays
 #   6  learn/, weights             solvers written as graphs; what models have learned
 #      tune/                       searches of hyperparameters

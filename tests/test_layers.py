@@ -54,6 +54,8 @@ LAYERS = [
     ("lazyflow.array.numba_type", 5.4),
     ("lazyflow.array.functions", 5.5),
     ("lazyflow.array", 5.6),  # users/, random/, linalg/, overlap and the public face
+    ("lazyflow.interop.flox", 6),
+    ("lazyflow.interop.xarray", 6.1),
     ("lazyflow.interop", 4),
     ("lazyflow.weights", 6),
     ("lazyflow.learn", 6),

@@ -51,7 +51,8 @@ def normalize_chunks(
     dtype
         Of the array; needed for automatic chunks.
     previous_chunks
-        Chunks of what is read: automatic ones are multiples or parts of these.
+        Chunks of what is read, or one length for each axis: automatic ones are multiples or parts
+        of these.
 
     Raises
     ------
@@ -82,7 +83,10 @@ def normalize_chunks(
         for axis, (each, n) in enumerate(zip(given, shape, strict=True))
     ]
     if any(isinstance(each, str) for each in found):
-        found = _automatic(found, shape, _bytes(limit), dtype, previous_chunks)
+        previous = None if previous_chunks is None else [
+            (each,) if isinstance(each, int | np.integer) else each for each in previous_chunks
+        ]
+        found = _automatic(found, shape, _bytes(limit), dtype, previous)
     return tuple(found)
 
 

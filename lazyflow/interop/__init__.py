@@ -1,1 +1,4 @@
-"""Other libraries' lazy objects: `dask` has those of dask, and futures of engines."""
+"""Other libraries' lazy objects: `dask` has those of dask, and futures of engines.
+
+`xarray` and `flox` are above arrays: objects of xarray hold them, and are grouped by flox.
+"""

@@ -55,6 +55,7 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     products                      dot, matmul, kron, tensordot, trace, cross
     statistics                    cov, corrcoef
     storage.store_targets         the part of a target that a region takes
+    storage.checks                what is refused before writes, and said when one fails
     storage.storing               store
     storage.zarr_files            from_zarr, to_zarr
     storage.hdf5_files            to_hdf5

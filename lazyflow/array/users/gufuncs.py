@@ -216,7 +216,10 @@ def apply_gufunc(
     lengths = _lengths(parsed, sizes, output_sizes or {})
     name = getattr(func, "__name__", None)
     if vectorize:
-        func = np.vectorize(func, signature=signature.replace(" ", ""))
+        types = None if output_dtypes is None else _listed(
+            output_dtypes, len(parsed.outputs), "output_dtypes"
+        )
+        func = np.vectorize(func, types, signature=signature.replace(" ", ""))
     call = BoundCall(func, [BLOCK] * len(nodes), kwargs, "apply_gufunc", name)
     made = _results(call, parsed, nodes, labels, sizes, lengths, output_dtypes, meta)
     found = [

@@ -40,3 +40,24 @@ def test_zarr_arrays_that_are_there(tmp_path):
     assert not target[:].any()
     kept = la.to_zarr(la.ones((0, 3)), str(tmp_path / "d"), "inner", return_stored=True)
     check(kept, np.ones((0, 3)))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("where", ["file", "memory", "group"])
+def test_places_and_options_of_zarr(tmp_path, where, zarr_format):
+    zarr = pytest.importorskip("zarr")
+    a = np.arange(48.0).reshape(8, 6)
+    url = {
+        "file": (tmp_path / "a.zarr").as_uri(), "memory": f"memory://{tmp_path}/a.zarr",
+        "group": zarr.open_group(tmp_path / "g.zarr", mode="w", zarr_format=zarr_format),
+    }[where]
+    options = {"shards": (8, 6), "chunks": (4, 3)} if zarr_format == 3 else {}
+    la.to_zarr(
+        la.from_array(a, chunks=3), url, "inner/x", zarr_format=zarr_format,
+        attributes={"units": "m"}, compressors=None, **options,
+    )
+    check(la.from_zarr(url, "inner/x"), a)
+    group = url if where == "group" else zarr.open_group(url, mode="r")
+    assert group["inner/x"].attrs["units"] == "m" and not group["inner/x"].compressors
+    with pytest.raises(ValueError, match=r"holds \['x'\]: name an array of it by component="):
+        la.from_zarr(group["inner"])

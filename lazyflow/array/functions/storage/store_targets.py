@@ -17,6 +17,9 @@ from lazyflow.array.nodes.selection import Index
 from lazyflow.array.nodes.sources import InMemory, Stored
 from lazyflow.graph.kinds import ATOM
 
+#: What writes HDF5: h5py, and xarray's handles of NetCDF files; those of zarr are zarr's own.
+_ONE_WRITER = ("h5py", "netCDF4", "xarray")
+
 
 class StoreTarget:
     """What is written to, and where in it; an argument of tasks that is not searched.
@@ -87,14 +90,15 @@ class StoreTarget:
             return None
         return tuple([max(int(n), 1) for n in found])
 
-    def _along_axes(self) -> Sequence[Any]:
+    def along_axes(self) -> Sequence[Any]:
+        """Return what is written to along each axis: one place, a range, or an array."""
         return [range(n) for n in self.store.shape] if self.parts is None else self.parts
 
     def ends(self, bounds: Sequence[Sequence[int]]) -> list[list[tuple[int, int]]]:
         """Return the first and the last place of each block along each axis of the store."""
         left = iter(bounds)
         found: list[list[tuple[int, int]]] = []
-        for each in self._along_axes():
+        for each in self.along_axes():
             if isinstance(each, int):
                 found.append([(each, each)])
                 continue
@@ -105,7 +109,7 @@ class StoreTarget:
     def own(self, index: Index) -> Index:
         """Return which of `ends` are those of a block, along each axis of the store."""
         left = iter(index)
-        return tuple([0 if isinstance(each, int) else next(left) for each in self._along_axes()])
+        return tuple([0 if isinstance(each, int) else next(left) for each in self.along_axes()])
 
     def chunks_for(self, chunks: Chunks) -> Chunks:
         """Return chunks near some of the source, no two of which share a `unit`."""
@@ -113,7 +117,7 @@ class StoreTarget:
         if unit is None:
             return chunks
         found = []
-        for each, whole in zip(self._along_axes(), unit, strict=True):
+        for each, whole in zip(self.along_axes(), unit, strict=True):
             if isinstance(each, int):
                 continue
             sizes = next(left)
@@ -153,9 +157,9 @@ class StoreTarget:
                 "an array in the memory of this process can't be written to by others: store with "
                 'scheduler="threads", or to a file, such as np.memmap or zarr'
             )
-        if type(self.store).__module__.partition(".")[0] == "h5py":
+        if type(self.store).__module__.partition(".")[0] in _ONE_WRITER:
             raise TypeError(
-                "an HDF5 file has one writer, the process that has it open: store with "
+                "an HDF5 or NetCDF file has one writer, the process that has it open: store with "
                 'scheduler="threads", or to zarr, into which many processes write'
             )
         if guards_one_process(self.guard):

@@ -14,7 +14,9 @@ import numpy as np
 from lazyflow import config
 from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
+from lazyflow.array.chunks import block_slices
 from lazyflow.array.core import Array
+from lazyflow.array.functions.storage.checks import refuse_overlaps, telling_what_is_there
 from lazyflow.array.functions.storage.loading import lock_of
 from lazyflow.array.functions.storage.store_targets import StoreTarget
 from lazyflow.array.nodes.elementwise import Fused
@@ -48,7 +50,7 @@ def store(
         other on every scheduler, whatever the lock.
     regions
         What of the targets is written to: a tuple of slices, numbers, and a list of places along
-        one axis at most; or a list of such tuples, one for each target.
+        one axis at most; or a list of such tuples, one for each target, None for all of it.
     compute
         False: return a lazy value without writing; computing it writes, and gives None. With
         `return_stored` it is lazy arrays.
@@ -60,7 +62,8 @@ def store(
     Raises
     ------
     ValueError
-        Numbers of sources and targets differ, or shapes do.
+        Numbers of sources and targets differ, or shapes do; or two sources would be written to the
+        same elements of a target.
     SerializationError
         A target can't be written to by other processes: memory of this one, or an HDF5 file.
 
@@ -68,6 +71,9 @@ def store(
     -----
     An array that is made of what it is written to is made as a whole before the first write, unless
     each of its blocks is made of the very place where it goes.
+
+    The error of a write that fails half-way has a note: how many chunks are there, and where. They
+    can be read, and written again.
 
     Examples
     --------
@@ -90,7 +96,10 @@ def store(
         raise ValueError(
             f"Different number of sources [{len(sources)}] and targets [{len(targets)}]"
         )
-    if not isinstance(regions, tuple | list) or not all(isinstance(r, tuple) for r in regions):
+    several = isinstance(regions, tuple | list) and all(
+        isinstance(r, tuple) or (r is None and type(regions) is list) for r in regions
+    )
+    if not several:
         regions = [tuple(regions) if isinstance(regions, list) else regions] * len(sources)
     if len(regions) != len(sources):
         raise ValueError(
@@ -103,12 +112,19 @@ def store(
     ]
     for source, writer in zip(sources, writers, strict=True):
         writer.check(source)
+    refuse_overlaps(writers)
     made = _tasks(sources, writers, return_stored)
     if not return_stored:
         written = [task for _, tasks in made for task in tasks]
         if not compute:
             return delayed(_all_written)(written)
-        evaluate.compute(written, **options)
+        places = [
+            (number, writer.place(slices))
+            for number, (writer, (node, _)) in enumerate(zip(writers, made, strict=True))
+            for slices in block_slices(node.chunks)
+        ]
+        with telling_what_is_there(places):
+            evaluate.compute(written, **options)
         return None
     stored: Any = [Array(TaskBlocks(tasks, node.dtype, node.chunks)) for node, tasks in made]
     if compute:
@@ -124,11 +140,17 @@ def _tasks(
     nodes = optimize([x.expr for x in sources], True, config.get("array_fusion"))
     low = Lowering()
     turns: dict[Any, _Turns] = {}
+    readers: dict[Any, list[Expr]] = {}
     for node, writer in zip(nodes, writers, strict=True):
         turns.setdefault(writer.same, _Turns(writer)).add(writer, low.bounds(node))
     found = []
     for node, writer in zip(nodes, writers, strict=True):
-        mine, first = turns[writer.same], _read_before(low, nodes, writers, writer)
+        mine = turns[writer.same]
+        if writer.same not in readers:
+            readers[writer.same] = [
+                each for each in nodes if any(map(writer.is_read_by, below([each])))
+            ]
+        first = _read_before(low, nodes, writers, writer, readers[writer.same])
         written = []
         for index in product(*map(range, node.numblocks)):
             edges = zip(low.bounds(node), index, strict=True)
@@ -203,15 +225,17 @@ class _Turns:
 
 
 def _read_before(
-    low: Lowering, nodes: Sequence[Expr], writers: Sequence[StoreTarget], writer: StoreTarget
+    low: Lowering, nodes: Sequence[Expr], writers: Sequence[StoreTarget], writer: StoreTarget,
+    readers: Sequence[Expr],
 ) -> list[Task]:
     """Return what must have been read before a target is written to: all blocks made of it.
 
     Nothing where each block is made of the very place that it is written to.
     """
-    readers = [node for node in nodes if any(map(writer.is_read_by, below([node])))]
+    if not readers:
+        return []
     own = [node for node, each in zip(nodes, writers, strict=True) if each is writer]
-    if not readers or (len(readers) == 1 and readers == own and _in_place(own[0], writer)):
+    if len(readers) == 1 and readers == own and _in_place(own[0], writer):
         return []
     blocks = [
         low.block(node, index) for node in readers for index in product(*map(range, node.numblocks))

@@ -31,7 +31,7 @@ def from_zarr(
     Parameters
     ----------
     url
-        A zarr array; or a path, a URL or a store of zarr's.
+        A zarr array or group; or a path, a URL of fsspec's, or a store of zarr's.
     component
         Path of the array in a group.
     chunks
@@ -52,6 +52,7 @@ def from_zarr(
     if isinstance(url, zarr.Array):
         found = url
     else:
+        url, component = _in_group(url, component)
         found = zarr.open_array(url, path=component or "", mode="r", **kwargs)
     return from_array(found, chunks)
 
@@ -67,8 +68,9 @@ def to_zarr(
     arr
         A chunked array.
     url
-        A zarr array to write to; or a path, a URL or a store of zarr's, where one is made. What is
-        written has chunks that end where shards, or else chunks, of the zarr array do.
+        A zarr array to write to; or a group, a path, a URL of fsspec's, or a store of zarr's, where
+        one is made. What is written has chunks that end where shards, or else chunks, of the zarr
+        array do.
     component
         Path of the array in a group.
     region
@@ -76,7 +78,8 @@ def to_zarr(
     compute, return_stored
         As of `store`.
     **kwargs
-        Of ``zarr.create_array``, such as ``overwrite=True`` or ``shards=(4, 4)``. ``chunks`` is
+        Of ``zarr.create_array``, such as ``overwrite=True``, ``shards=(4, 4)``, `compressors`,
+        `attributes` or `zarr_format`. ``chunks`` is
         the largest chunk of `arr` unless it is said, ``dtype`` that of `arr`.
 
     Raises
@@ -104,6 +107,7 @@ def to_zarr(
             "and pass it as url"
         )
     else:
+        url, component = _in_group(url, component)
         if kwargs.get("overwrite"):
             _refuse_to_erase(arr, url, component)
         kwargs.setdefault("chunks", tuple([max(n, 1) for n in arr.chunksize]))
@@ -113,6 +117,18 @@ def to_zarr(
     part.check(arr)
     arr = arr.rechunk(part.chunks_for(arr.chunks))
     return store(arr, target, False, region, compute, return_stored)
+
+
+def _in_group(url: Any, component: str | None) -> tuple[Any, str | None]:
+    """Return the store of a group, and the path of an array of it; others as they are."""
+    if not isinstance(url, _zarr().Group):
+        return url, component
+    if not component:
+        raise ValueError(
+            f"{url.store_path} is a group, which holds {sorted(url.array_keys())}: name an array "
+            "of it by component="
+        )
+    return url.store, f"{url.path}/{component}".lstrip("/")
 
 
 def _refuse_to_erase(arr: Array, url: Any, component: str | None) -> None:
