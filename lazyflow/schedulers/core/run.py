@@ -100,7 +100,7 @@ class BaseRun(ABC):
         self.values: list[Any] = [None] * plan.end
         self.stop: list[None] = []  # not empty: start nothing more
         self.leaf_values: dict[int, Any] = {}  # other values for leaves, in a rerun of a trace
-        self.attention: Any = []  # not empty: look before each task, by the slow path
+        self.attention: Any = []  # not empty: tasks take the way of slow_calls.py
         self.watches: Watches = {}  # of tasks that read large arrays, by their numbers
         self.failed: dict[int, BaseException] = {}
         self.futures: dict[int, Gone] | None = None  # of wanted tasks, by their numbers
