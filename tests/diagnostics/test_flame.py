@@ -217,7 +217,7 @@ def test_boxes_of_the_tree_have_the_time_of_those_below():
 
 
 def test_samples_are_merged_and_past_a_number_only_the_first_line_is_kept(monkeypatch):
-    monkeypatch.setattr(module, "_MAX_BOXES", 2)
+    monkeypatch.setattr(module, "_MAX_STACKS", 2)
     samples = Samples()
     for line in (1, 1, 2, 3, 4):
         samples.add(burn, (("f", "a.py", 1), ("g", "a.py", line)), 1, 0.5)
