@@ -47,7 +47,8 @@ _OURS = (
     os.path.abspath(arguments.__file__),
 )
 
-_CALLERS = (os.path.join(_SCHEDULERS, "core", "run.py"),)
+#: File and name of `Run.work`, below which tasks are called in the thread that waits.
+_WORK = os.path.join(_SCHEDULERS, "core", "run.py"), "work"
 
 
 def users_frames(trace: TracebackType | None) -> TracebackType | None:
@@ -139,7 +140,10 @@ def _advice(error: BaseException, task: Task) -> str:
 def interrupted(error: BaseException) -> BaseException:
     """Return Ctrl-C as the caller will see it: with the task's frames only."""
     trace = traceback_of(error)
-    while trace is not None and trace.tb_frame.f_code.co_filename not in _CALLERS:
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if (code.co_filename, code.co_name) == _WORK:
+            break
         trace = trace.tb_next
     _context.__set__(error, None)  # such as an IndexError that lazyflow handled meanwhile
     return BaseException.with_traceback(error, users_frames(trace))
