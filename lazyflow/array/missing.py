@@ -68,8 +68,8 @@ def missing(name: str, known: Iterable[str]) -> str:
 def not_there_yet(name: str, known: Iterable[str]) -> str:
     """Return the end of an error for a name that lazyflow.array does not have.
 
-    >>> not_there_yet("is_busday", [])
-    ' yet: np.is_busday takes chunked arrays and gets them computed'
+    >>> not_there_yet("shares_memory", [])
+    ' yet: np.shares_memory takes chunked arrays and gets them computed'
     >>> not_there_yet("hanning", [])
     ': la.from_array(np.hanning(n), chunks)'
     """

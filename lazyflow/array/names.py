@@ -79,7 +79,8 @@ PUBLIC: dict[str, str] = {
         "argpartition argsort argtopk lexsort partition sort sort_complex topk"
     ),
     "functions.special": (
-        "fix i0 iscomplex isneginf isnull isposinf isreal notnull select sinc"
+        "busday_count busday_offset datetime_as_string fix i0 is_busday iscomplex isneginf isnull "
+        "isposinf isreal notnull select sinc"
     ),
     "functions.statistics": "corrcoef cov",
     "functions.storage.hdf5_files": "to_hdf5",

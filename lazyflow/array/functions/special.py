@@ -12,12 +12,14 @@ from lazyflow.array.functions.arguments import (
     ArrayLike,
     as_array,
     as_numpy_tells,
+    as_result,
     operand_as,
     operands,
 )
 from lazyflow.array.functions.elementwise import call_ufunc, of_each, where
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.task_parts import named
 
 
 def sinc(x: ArrayLike) -> Array:
@@ -156,3 +158,67 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for condition, choice in zip(reversed(conditions), reversed(chosen), strict=True):
         found = where(condition, choice, found)
     return found
+
+
+# -- dates ----------------------------------------------------------------------------------------
+
+
+def is_busday(dates: ArrayLike, *args: Any, out: Array | None = None, **options: Any) -> Array:
+    """Return whether dates are working days; parameters are those of ``np.is_busday``.
+
+    >>> import lazyflow.array as la
+    >>> la.is_busday(la.asarray(["2026-11-27", "2026-11-28"], "M8[D]")).compute()
+    array([ True, False])
+    """
+    return _of_dates(np.is_busday, 1, (dates, *args), options, out)
+
+
+def busday_count(
+    begindates: ArrayLike, enddates: ArrayLike, *args: Any, out: Array | None = None, **options: Any
+) -> Array:
+    """Return how many working days there are from dates to others; as ``np.busday_count``.
+
+    >>> import lazyflow.array as la
+    >>> la.busday_count("2026-11-01", la.asarray(["2026-11-08", "2026-12-01"], "M8[D]")).compute()
+    array([ 5, 21])
+    """
+    return _of_dates(np.busday_count, 2, (begindates, enddates, *args), options, out)
+
+
+def busday_offset(
+    dates: ArrayLike, offsets: ArrayLike, *args: Any, out: Array | None = None, **options: Any
+) -> Array:
+    """Return dates so many working days later; parameters are those of ``np.busday_offset``.
+
+    What `roll` refuses is told when it is computed.
+
+    >>> import lazyflow.array as la
+    >>> la.busday_offset(la.asarray(["2026-11-27"], "M8[D]"), 1).compute()
+    array(['2026-11-30'], dtype='datetime64[D]')
+    """
+    return _of_dates(np.busday_offset, 2, (dates, offsets, *args), options, out)
+
+
+def datetime_as_string(arr: ArrayLike, *args: Any, **options: Any) -> Array:
+    """Return dates as texts; parameters are those of ``np.datetime_as_string``.
+
+    >>> import lazyflow.array as la
+    >>> la.datetime_as_string(la.asarray(["2026-11-27"], "M8[D]"), unit="M").compute().tolist()
+    ['2026-11']
+    """
+    return _of_dates(np.datetime_as_string, 1, (arr, *args), options)
+
+
+def _of_dates(
+    function: Any, count: int, given: tuple[Any, ...], options: Any, out: Any = None
+) -> Array:
+    """Return what a function gives for arguments of which the first are arrays."""
+    func = named(function.__name__, _with_others, function, given[count:], options)
+    dates = [x if isinstance(x, Array) else np.asarray(x) for x in given[:count]]
+    nodes = tuple([as_node(x.astype("M8[D]") if x.dtype.kind in "UO" else x) for x in dates])
+    dtype = func(*[np.empty(0, x.dtype) for x in nodes]).dtype  # and NumPy's checks
+    return as_result(elementwise.function(func, nodes, dtype), out)
+
+
+def _with_others(function: Any, others: Any, options: Any, *blocks: Any) -> Any:
+    return np.asarray(function(*blocks, *others, **options))

@@ -66,6 +66,23 @@ def test_indices():
     assert np.min_scalar_type(x) == np.dtype(float)
 
 
+def test_working_days():
+    a = np.arange("2026-11-20", "2026-12-11", dtype="M8[D]")
+    x = la.from_array(a, chunks=4)
+    free = {"weekmask": "Mon Tue Fri", "holidays": ["2026-11-24"]}
+    for options in ({}, free, {"busdaycal": np.busdaycalendar(**free)}):
+        check(np.is_busday(x, **options), np.is_busday(a, **options))
+        check(np.busday_count("2026-11-22", x, **options),
+              np.busday_count("2026-11-22", a, **options))
+        check(np.busday_offset(x, 3, "forward", **options),
+              np.busday_offset(a, 3, "forward", **options))
+    check(np.datetime_as_string(x, "M"), np.datetime_as_string(a, "M"))
+    with pytest.raises(ValueError, match="business day"):
+        np.busday_offset(x, 3).compute()
+    with pytest.raises(TypeError, match="cast"):
+        np.is_busday(x.astype("M8[s]"))
+
+
 # -- what dask has --------------------------------------------------------------------------------
 
 
