@@ -15,7 +15,7 @@ strict = pytest.importorskip("array_api_strict")
 DTYPES = [np.dtype(code) for code in "?bhilBHILfdFD"]
 
 #: What the standard has and lazyflow.array does not yet.
-NOT_YET = {"fft", "linalg", "unique_all", "unique_counts", "unique_inverse", "unique_values"}
+NOT_YET = {"fft"}
 
 #: Of the functions of the standard, without those that set the strictness.
 NAMES = [
@@ -32,7 +32,7 @@ ELEMENTWISE = {
     name: count for name in NAMES
     if (count := {("x",): 1, ("x1", "x2"): 2}.get(tuple(inspect.signature(
         getattr(strict, name)).parameters))) and name not in ("matmul", "matrix_transpose")
-    and name not in ("from_dlpack", "nonzero")
+    and name not in ("from_dlpack", "nonzero") and not name.startswith("unique")
 }
 
 
@@ -51,7 +51,7 @@ def test_every_function_takes_what_the_standard_passes(name):
 
 
 def test_names_of_types_numbers_and_arrays():
-    for name in strict.__all__:
+    for name in {*strict.__all__} - {"__version__"}:
         found = getattr(strict, name)
         assert hasattr(la, name) or inspect.isclass(found) or "_flags" in name or name in NOT_YET
     shown = {name for name in dir(type(strict.ones(1))) if name.endswith("__") or name[0] != "_"}
