@@ -10,7 +10,7 @@ from lazyflow.errors import LazyflowWarning
 
 @pytest.mark.parametrize("call", [
     lambda x: np.roots(x[0]), lambda x: np.kron(x, [1, 2]),
-    lambda x: np.fft.fft(x), lambda x: np.vander(x[0]),
+    lambda x: np.poly(x[0]), lambda x: np.vander(x[0]),
     lambda x: np.polyfit(x[:, 0], x[:, 1], 1), lambda x: np.intersect1d(x, x[1]),
     lambda x: np.poly(x[x[:, 0] > 1][:, :2]), lambda x: np.array2string(x),
 ])
