@@ -5,8 +5,8 @@
     >>> x = la.arange(8.0, chunks=3)
     >>> la.fft.rfft(x)
     lazyflow.Array<rfft, shape=(5,), dtype=complex128, chunksize=(5,)>
-    >>> np.allclose(np.fft.irfft(np.fft.rfft(x)), x)
-    True
+    >>> np.allclose(np.fft.irfft(np.fft.rfft(x)), x).compute()
+    np.True_
 
 Functions of ``np.fft`` of chunked arrays come here and stay lazy. Signatures, dtypes (float32 gives
 complex64) and errors are NumPy's; ``scipy.fft`` (pocketfft) computes the blocks, so values are
