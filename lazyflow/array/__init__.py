@@ -84,7 +84,8 @@ Results without axes
 #                       numba_type: what else NumPy, Numba and dask ask of it
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
-#   random/, linalg/, fft    random arrays; matrices; Fourier transforms
+#   random/, linalg/    random arrays; matrices
+#   fft, stats          Fourier transforms; statistical tests
 #
 # Functions are found by the table in names.py; their modules, and what makes and runs kernels, are
 # loaded when they are first needed.
@@ -130,6 +131,8 @@ def __getattr__(name: str) -> Any:
         import lazyflow.array.random as found
     elif name == "fft":
         import lazyflow.array.fft as found
+    elif name == "stats":
+        import lazyflow.array.stats as found
     elif name == "overlap":
         import lazyflow.array.overlap as found
     elif name == "linalg":

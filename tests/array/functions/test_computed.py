@@ -9,9 +9,7 @@ from lazyflow.errors import LazyflowWarning
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: np.roots(x[0]), lambda x: np.kron(x, [1, 2]),
-    lambda x: np.poly(x[0]), lambda x: np.vander(x[0]),
-    lambda x: np.polyfit(x[:, 0], x[:, 1], 1), lambda x: np.intersect1d(x, x[1]),
+    lambda x: np.roots(x[0]), lambda x: np.poly(x[0]), lambda x: np.polyint(x[0]),
     lambda x: np.poly(x[x[:, 0] > 1][:, :2]), lambda x: np.array2string(x),
 ])
 def test_functions_of_numpy_that_look_at_values_get_them(call, monkeypatch):
@@ -55,10 +53,10 @@ def test_functions_of_numpy_that_write_files(tmp_path, monkeypatch):
 
 
 def test_a_function_that_computes_does_not_write_into_chunked_arrays():
-    out = la.zeros(3, dtype=complex)
-    with pytest.raises(TypeError, match=r"can't write into a chunked one.*numpy\.fft\.fft\(x"):
-        np.fft.fft(la.ones(3), out=out)
-    assert out.compute().tolist() == [0, 0, 0]
+    out = la.zeros(3, dtype=bool)
+    with pytest.raises(TypeError, match=r"can't write into a chunked one.*numpy\.is_busday\(x"):
+        np.is_busday(la.arange(3).astype("M8[D]"), out=out)
+    assert out.compute().tolist() == [False, False, False]
 
 
 @pytest.mark.parametrize("ask", [np.may_share_memory, np.shares_memory])
