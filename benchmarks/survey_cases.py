@@ -74,6 +74,10 @@ EXPRESSIONS: dict[str, str] = {
         la.trapezoid(x, axis=1) | la.argwhere(v > 0.99) | la.nonzero(v > 0.99)
         la.flatnonzero(v > 0.5) | la.extract(b, x) | la.array_split(v, 3)[1] + 1
     """,
+    "fft": """
+        la.fft.fft(x) | la.fft.rfft(x) | la.fft.rfft(f) | la.fft.ifft(la.fft.fft(x))
+        (abs(la.fft.rfft(x)) ** 2).mean(0) | la.fft.fftshift(x) | la.fft.fftfreq(N) * 2
+    """,
     "creation": """
         la.ones(S, **kw) | la.zeros(S, **kw) | la.full(S, 2.5, **kw) | la.arange(N)
         la.ones_like(x) | la.linspace(0, 1, N) | la.eye(len(q)) | la.arange(N) * 2.0

@@ -85,6 +85,7 @@ Results without axes
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
 #   random/, linalg/    random arrays; matrices
+#   fft, stats          Fourier transforms; statistical tests
 #
 # Functions are found by the table in names.py; their modules, and what makes and runs kernels, are
 # loaded when they are first needed.
@@ -128,6 +129,10 @@ def __getattr__(name: str) -> Any:
         found = np.lib
     elif name == "random":
         import lazyflow.array.random as found
+    elif name == "fft":
+        import lazyflow.array.fft as found
+    elif name == "stats":
+        import lazyflow.array.stats as found
     elif name == "overlap":
         import lazyflow.array.overlap as found
     elif name == "linalg":

@@ -82,7 +82,7 @@ _OF_NUMBERS = (
 
 
 #: NumPy's modules of which ours are modules too, and names there that stand for another default.
-_MODULES = {"numpy.linalg": "linalg"}
+_MODULES = {"numpy.fft": "fft", "numpy.linalg": "linalg"}
 _WITH_DEFAULTS = {"numpy.linalg.svd": "decompositions.full_svd"}
 
 

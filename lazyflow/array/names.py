@@ -121,7 +121,7 @@ HELPERS: dict[str, str] = {
 }
 
 #: Modules that are public themselves.
-MODULES = ("linalg", "overlap", "random")
+MODULES = ("fft", "linalg", "overlap", "random", "stats")
 
 #: Constants and types that are NumPy's.
 OF_NUMPY = (

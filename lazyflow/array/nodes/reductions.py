@@ -55,6 +55,8 @@ class TreeReduction:
         What tasks are called that merge some of the parts, if not as the tree with ``-merge``.
     takes_out
         `merge` has a keyword ``out``, as functions of blocks that take it.
+    first_takes_out
+        `first` has it, too, where its result is that of the tree.
     by_caller
         `merge` and `last` call no code of the user's, and get little, so the process that waits may
         run them itself: see schedulers/processes/parent/pool_run.py.
@@ -65,6 +67,7 @@ class TreeReduction:
     together = TOGETHER
     merge_name = ""
     takes_out = False
+    first_takes_out = False
     by_caller = False
 
     def first(self, *blocks: Any) -> Any:
@@ -134,6 +137,7 @@ class Tree(Expr):
         everywhere = [low.block(x, (0,) * x.ndim) for x in self.inputs[self.count:]]
         alone = prod(map(len, ranges)) == 1
         first = low.shared(self, "first", named, op.__name__, first_part, op, alone)
+        first.takes_out = alone and op.first_takes_out
         parts = []
         for number in product(*ranges):
             place = [self._place(low, number)] if op.placed else []
@@ -149,9 +153,9 @@ class Tree(Expr):
         return BlockPosition(number, starts)
 
 
-def first_part(op: TreeReduction, alone: bool, *blocks: Any) -> Any:
+def first_part(op: TreeReduction, alone: bool, *blocks: Any, **out: Any) -> Any:
     """Return the part of one block; the result, if there is no other."""
-    found = op.first(*blocks)
+    found = op.first(*blocks, **out)
     return op.last(found) if alone else found
 
 

@@ -1,0 +1,261 @@
+"""Statistical tests of chunked arrays: ``la.stats``, as ``dask.array.stats`` and ``scipy.stats``.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(10.0, chunks=4)
+    >>> found = la.stats.ttest_1samp(x, 4.0).compute()
+    >>> found.statistic.round(6), found.pvalue.round(6)
+    (np.float64(0.522233), np.float64(0.614117))
+
+All are expressions of means, variances and SciPy's special functions, so blocks are read as by
+`mean`. Formulas are those of ``scipy.stats``; values are within the bounds of `la.var`, as ratios
+of moments are. Lengths along the axis have to be known. NaN is propagated.
+"""
+
+from __future__ import annotations
+
+from math import log, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lazyflow.api import evaluate
+from lazyflow.array.core import Array
+from lazyflow.array.evaluation import known
+from lazyflow.array.functions.arguments import ArrayLike, as_array
+from lazyflow.array.functions.elementwise import where
+from lazyflow.array.nodes.reductions import axis_of
+
+
+class StatResult(NamedTuple):
+    """A statistic and its p-value, of two sides if the distribution has two; both are lazy."""
+
+    statistic: Any
+    pvalue: Any
+
+    def compute(self, **options: Any) -> StatResult:
+        """Return both as NumPy's arrays, computed together."""
+        return StatResult(*evaluate.compute(*self, **options))
+
+
+def _taken(a: Any, axis: int | None, nan_policy: str = "propagate") -> tuple[Array, int, int]:
+    """Return an array, the number of the axis, and its length; None: of all elements."""
+    if nan_policy != "propagate":
+        raise NotImplementedError(
+            f"nan_policy={nan_policy!r} is not there, only 'propagate'; of one axis leave NaN out: "
+            "x[~la.isnan(x)]"
+        )
+    known(a)
+    x = as_array(a)
+    if axis is None:
+        x, axis = x.ravel(), 0
+    axis = axis_of(axis, x.ndim)
+    return x, axis, x.shape[axis]
+
+
+# -- Student's t ----------------------------------------------------------------------------------
+
+
+def _student(t: Any, df: Any) -> StatResult:
+    from scipy import special
+
+    return StatResult(t, 2 * special.stdtr(df, -abs(t)))
+
+
+def ttest_1samp(
+    a: ArrayLike, popmean: Any, axis: int | None = 0, nan_policy: str = "propagate"
+) -> StatResult:
+    """Test whether the mean along an axis is `popmean`, as ``scipy.stats.ttest_1samp``."""
+    x, axis, n = _taken(a, axis, nan_policy)
+    return _student((x.mean(axis) - popmean) / np.sqrt(x.var(axis, ddof=1) / n), n - 1)
+
+
+def ttest_rel(
+    a: ArrayLike, b: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate"
+) -> StatResult:
+    """Test whether means of pairs are equal, as ``scipy.stats.ttest_rel``."""
+    x, at, n = _taken(a, axis, nan_policy)
+    y, _, m = _taken(b, axis)
+    if n != m:
+        raise ValueError("unequal length arrays")
+    return ttest_1samp(x - y, 0, at)
+
+
+def ttest_ind(
+    a: ArrayLike, b: ArrayLike, axis: int | None = 0, equal_var: bool = True
+) -> StatResult:
+    """Test whether means of two samples are equal, as ``scipy.stats.ttest_ind``.
+
+    equal_var
+        The samples have one variance; if not, the test is Welch's.
+    """
+    x, at, n = _taken(a, axis)
+    y, other, m = _taken(b, axis)
+    v, w = x.var(at, ddof=1), y.var(other, ddof=1)
+    df: Any = n + m - 2
+    if equal_var:
+        error = ((n - 1) * v + (m - 1) * w) / df * (1 / n + 1 / m)
+    else:
+        v, w = v / n, w / m
+        error = v + w
+        df = error ** 2 / (v ** 2 / (n - 1) + w ** 2 / (m - 1))
+    return _student((x.mean(at) - y.mean(other)) / np.sqrt(error), df)
+
+
+# -- frequencies and variances --------------------------------------------------------------------
+
+_LAMBDAS = {
+    "pearson": 1, "log-likelihood": 0, "freeman-tukey": -0.5, "mod-log-likelihood": -1,
+    "neyman": -2, "cressie-read": 2 / 3,
+}
+
+
+def power_divergence(
+    f_obs: ArrayLike, f_exp: ArrayLike | None = None, ddof: int = 0, axis: int | None = 0,
+    lambda_: float | str | None = None,
+) -> StatResult:
+    """Test frequencies by a statistic of Cressie and Read, as ``scipy.stats.power_divergence``.
+
+    lambda_
+        The power, or the name of one, such as "log-likelihood"; "pearson" without it.
+    """
+    from scipy import special
+
+    power: Any = 1 if lambda_ is None else lambda_
+    if isinstance(power, str):
+        if power not in _LAMBDAS:
+            raise ValueError(f"invalid string for lambda_: {power!r}; one of {[*_LAMBDAS]}")
+        power = _LAMBDAS[power]
+    x, axis, n = _taken(f_obs, axis)
+    e = x.mean(axis, keepdims=True) if f_exp is None else as_array(f_exp)
+    if power == 1:
+        terms = (x - e) ** 2 / e
+    elif power == 0:
+        terms = 2 * special.xlogy(x, x / e)
+    elif power == -1:
+        terms = 2 * special.xlogy(e, e / x)
+    else:
+        terms = x * ((x / e) ** power - 1) / (power * (power + 1) / 2)
+    found = terms.sum(axis)
+    return StatResult(found, special.chdtrc(n - 1 - ddof, found))
+
+
+def chisquare(
+    f_obs: ArrayLike, f_exp: ArrayLike | None = None, ddof: int = 0, axis: int | None = 0
+) -> StatResult:
+    """Test frequencies by Pearson's chi-squared, as ``scipy.stats.chisquare``."""
+    return power_divergence(f_obs, f_exp, ddof, axis)
+
+
+def f_oneway(*args: ArrayLike) -> StatResult:
+    """Test whether samples along the first axis have one mean, as ``scipy.stats.f_oneway``."""
+    from scipy import special
+
+    if len(args) < 2:
+        raise TypeError(f"at least two inputs are required; got {len(args)}.")
+    samples = [_taken(a, 0) for a in args]
+    total = sum(n for *_, n in samples)
+    means = [x.mean(0) for x, *_ in samples]
+    middle = sum(n * mean for mean, (*_, n) in zip(means, samples, strict=True)) / total
+    between = sum(
+        n * (mean - middle) ** 2 for mean, (*_, n) in zip(means, samples, strict=True)
+    )
+    within = sum(n * x.var(0) for x, _, n in samples)
+    df, left = len(samples) - 1, total - len(samples)
+    found: Any = (between / df) / (within / left)
+    return StatResult(found, special.fdtrc(df, left, found))
+
+
+# -- moments --------------------------------------------------------------------------------------
+
+
+def moment(
+    a: ArrayLike, moment: int = 1, axis: int | None = 0, nan_policy: str = "propagate"
+) -> Array:
+    """Return the mean power of deviations from the mean, as ``scipy.stats.moment``.
+
+    >>> import lazyflow.array as la
+    >>> la.stats.moment(la.arange(4), 2).compute()
+    np.float64(1.25)
+    """
+    x, axis, _ = _taken(a, axis, nan_policy)
+    found: Array = ((x - x.mean(axis, keepdims=True)) ** moment).mean(axis)
+    return found
+
+
+def _standard(x: Array, axis: int, power: int) -> Any:
+    """Return a moment of what has a deviation of one; NaN where all elements are equal."""
+    spread = moment(x, 2, axis)
+    equal = spread <= (np.finfo(spread.dtype).resolution * x.mean(axis)) ** 2
+    return moment(x, power, axis) / where(equal, np.nan, spread) ** (power / 2)
+
+
+def skew(
+    a: ArrayLike, axis: int | None = 0, bias: bool = True, nan_policy: str = "propagate"
+) -> Any:
+    """Return the skewness along an axis, as ``scipy.stats.skew``."""
+    x, axis, n = _taken(a, axis, nan_policy)
+    found = _standard(x, axis, 3)
+    return found if bias or n < 3 else found * (sqrt(n * (n - 1)) / (n - 2))
+
+
+def kurtosis(
+    a: ArrayLike, axis: int | None = 0, fisher: bool = True, bias: bool = True,
+    nan_policy: str = "propagate",
+) -> Any:
+    """Return the kurtosis along an axis, less 3 if `fisher`, as ``scipy.stats.kurtosis``."""
+    x, axis, n = _taken(a, axis, nan_policy)
+    found = _standard(x, axis, 4)
+    if not bias and n > 3:
+        found = ((n * n - 1) * found - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
+    return found - 3 if fisher else found
+
+
+def _normal(z: Any) -> StatResult:
+    from scipy import special
+
+    return StatResult(z, 2 * special.ndtr(-abs(z)))
+
+
+def skewtest(
+    a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate"
+) -> StatResult:
+    """Test whether the skewness is a normal distribution's, as ``scipy.stats.skewtest``."""
+    x, axis, n = _taken(a, axis, nan_policy)
+    if n < 8:
+        raise ValueError(f"skewtest is not valid with less than 8 samples; {n} samples were given.")
+    y = skew(x, axis) * sqrt((n + 1) * (n + 3) / (6 * (n - 2)))
+    beta = (
+        3 * (n * n + 27 * n - 70) * (n + 1) * (n + 3) / ((n - 2) * (n + 5) * (n + 7) * (n + 9))
+    )
+    w = sqrt(2 * (beta - 1)) - 1
+    return _normal(np.arcsinh(y / sqrt(2 / (w - 1))) / sqrt(log(w) / 2))
+
+
+def kurtosistest(
+    a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate"
+) -> StatResult:
+    """Test whether the kurtosis is a normal distribution's, as ``scipy.stats.kurtosistest``."""
+    x, axis, n = _taken(a, axis, nan_policy)
+    if n < 5:
+        raise ValueError(f"kurtosistest needs at least 5 samples; {n} samples were given.")
+    spread = 24 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5))
+    y = (kurtosis(x, axis, fisher=False) - 3 * (n - 1) / (n + 1)) / sqrt(spread)
+    beta = 6 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * sqrt(
+        6 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3))
+    )
+    k = 6 + 8 / beta * (2 / beta + sqrt(1 + 4 / beta ** 2))
+    return _normal((1 - 2 / (9 * k) - np.cbrt((1 - 2 / k) / (1 + y * sqrt(2 / (k - 4)))))
+                   / sqrt(2 / (9 * k)))
+
+
+def normaltest(
+    a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate"
+) -> StatResult:
+    """Test for a normal distribution by D'Agostino and Pearson, as ``scipy.stats.normaltest``."""
+    from scipy import special
+
+    found = (
+        skewtest(a, axis, nan_policy).statistic ** 2
+        + kurtosistest(a, axis, nan_policy).statistic ** 2
+    )
+    return StatResult(found, special.chdtrc(2, found))
