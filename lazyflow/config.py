@@ -258,6 +258,8 @@ def nearest(name: str, known: Any) -> str:
     """
     from difflib import get_close_matches
 
+    if name.startswith("__"):  # asked by tools of every module, and a search takes milliseconds
+        return "."
     close = get_close_matches(name.lower(), list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else "."
 

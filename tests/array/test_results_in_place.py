@@ -30,11 +30,16 @@ IN_PLACE = {
 }
 
 
-@pytest.mark.parametrize("chunks", [(400, 1250), (800, 625)])
-@pytest.mark.parametrize(
-    ("kernels", "name"),
-    [("numpy", "one operation"), ("numpy", "a cast"), *(("native", name) for name in IN_PLACE)],
-)
+def _cases():
+    """Return each case with both ways of chunking: with one of them, in turns, at each commit."""
+    each = [("numpy", "one operation"), ("numpy", "a cast"), *(("native", n) for n in IN_PLACE)]
+    for i, (kernels, name) in enumerate(each):
+        for j, chunks in enumerate([(400, 1250), (800, 625)]):
+            marks = () if i % 2 == j else pytest.mark.slow
+            yield pytest.param(kernels, name, chunks, marks=marks)
+
+
+@pytest.mark.parametrize(("kernels", "name", "chunks"), list(_cases()))
 def test_the_blocks_of_a_result_take_no_memory_of_their_own(name, kernels, chunks):
     check_in_place(IN_PLACE[name], kernels, chunks)
 

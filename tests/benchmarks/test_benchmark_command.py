@@ -105,8 +105,7 @@ class TestCommand:
 
 @pytest.mark.parametrize(("module", "only"), [
     (overhead, ["chain", "persist"]),
-    (processes, ["single"]),
-    (observers, ["sync"]),
+    pytest.param(observers, ["sync"], marks=pytest.mark.slow),
     *(pytest.param(module, [], marks=pytest.mark.slow)
       for module in (actors, overhead, processes, engines, cluster)),
 ])

@@ -197,8 +197,19 @@ PADS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["i8", "f8", "u1", "i4"])
-@pytest.mark.parametrize(("mode", "options"), PADS)
+def _pads():
+    """Return each way to pad with each type: at each commit with floats and one kind of integers.
+
+    Those of ways with the same mode differ.
+    """
+    integers = ["i8", "u1", "i4"]
+    for i, (mode, options) in enumerate(PADS):
+        for dtype in ("f8", *integers):
+            is_quick = dtype in ("f8", integers[i % 3])
+            yield pytest.param(mode, options, dtype, marks=() if is_quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("mode", "options", "dtype"), list(_pads()))
 def test_pad(mode, options, dtype):
     if dtype == "u1" and "end_values" in options:
         options = {"end_values": 5}

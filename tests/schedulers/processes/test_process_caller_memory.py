@@ -48,7 +48,7 @@ CASES = {
         ARRAY, "compute([delayed(length)(value, k) for k in range(20)])", 20
     ),
     "a list of numbers as an argument": (
-        NUMBERS, "compute([delayed(length)(value, k) for k in range(30)])", 60
+        NUMBERS, "compute([delayed(length)(value, k) for k in range(12)])", 60
     ),
     "a list as an argument": (LIST, "compute([delayed(length)(value, k) for k in range(12)])", 70),
 }
