@@ -140,7 +140,9 @@ def __getattr__(name: str) -> Any:
 
         found = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
         return found
-    hint = config.nearest(name, [*__all__, *_MODULES])
+    from lazyflow.interop.names import words_for
+
+    hint = words_for(name) or config.nearest(name, [*__all__, *_MODULES])
     raise AttributeError(f"module 'lazyflow' has no attribute {name!r}{hint}")
 
 

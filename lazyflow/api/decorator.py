@@ -17,6 +17,7 @@ from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds
 from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
 from lazyflow.graph.task import VALUE, Task, function_name
+from lazyflow.interop.names import words_for_keyword
 from lazyflow.schedulers.core.coroutines import Awaited
 from lazyflow.schedulers.core.errors.words import check_hidden, summary
 
@@ -337,12 +338,15 @@ def gathered(value: Any) -> Any:
 
 
 #: Options of tasks, which `submit` does not take: it gives its keywords to the function.
-_OF_A_TASK = frozenset({"hide", "retries", "priority", "workers", "resources", "crash_retries"})
+OF_A_TASK = frozenset({"hide", "retries", "priority", "workers", "resources", "crash_retries"})
 
 
 def check_keywords(func: Any, kwargs: dict[str, Any]) -> None:
-    """Raise a TypeError for an option of tasks that was given to `submit` as a keyword."""
-    for word in _OF_A_TASK.intersection(kwargs):
+    """Raise a TypeError for an option of tasks, or of distributed, given to `submit`."""
+    for word in kwargs:
+        words = words_for_keyword("submit", word, ())
+        if word not in OF_A_TASK and not words:
+            continue
         import inspect
 
         given = kwargs[word]
@@ -352,7 +356,7 @@ def check_keywords(func: Any, kwargs: dict[str, Any]) -> None:
             name = function_name(getattr(func, "__wrapped__", func))
             raise TypeError(
                 f"{name}() has no parameter {word!r}, and submit() passes its keywords to the "
-                f"function. Write submit(delayed({name}, {word}={given!r}), ...)"
+                f"function{words or f'. Write submit(delayed({name}, {word}={given!r}), ...)'}"
             ) from None
         except ValueError:  # a builtin without a signature: the call itself will raise
             pass

@@ -18,7 +18,13 @@ from queue import SimpleQueue
 from typing import Any
 
 from lazyflow.api.collection import Collection
-from lazyflow.api.decorator import DelayedFunction, check_keywords, delayed, gathered
+from lazyflow.api.decorator import (
+    OF_A_TASK,
+    DelayedFunction,
+    check_keywords,
+    delayed,
+    gathered,
+)
 from lazyflow.api.evaluate import (
     RunOptions,
     SchedulerLike,
@@ -36,6 +42,7 @@ from lazyflow.graph.kinds import ARRAY, ATOM, COLLECTION, FRAME, IMMUTABLE, ITER
 from lazyflow.graph.options import check_options
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, function_name
+from lazyflow.interop.names import unknown_keyword
 from lazyflow.schedulers.core.base import Puts, provides
 from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.errors.failures import interrupted
@@ -444,6 +451,7 @@ def map(
     scheduler: SchedulerLike | None = None,
     num_workers: int | None = None,
     retries: int | None = None,
+    **unknown: Any,
 ) -> list[Future]:
     """Call a function for every item, in the background, and return the futures of the results.
 
@@ -468,6 +476,8 @@ def map(
     >>> [f.result() for f in lazyflow.map(pow, [1, 2, 3], [2, 2, 2])]
     [1, 4, 9]
     """
+    if unknown:
+        raise unknown_keyword("map", unknown, OF_A_TASK)
     if not iterables:
         raise TypeError("map() needs items to call the function with: map(f, [1, 2, 3])")
     if batch != "auto" and not (type(batch) is int and batch >= 1):

@@ -1,4 +1,5 @@
-"""Other libraries' lazy objects: `dask` has those of dask, and futures of engines.
+"""Other libraries' lazy objects: `dask` has those of dask, and futures of engines; `names`
+says what to write for names of distributed.
 
 `xarray` and `flox` are above arrays: objects of xarray hold them, and are grouped by flox.
 """

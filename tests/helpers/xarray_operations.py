@@ -4,8 +4,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-import lazyflow.array as la
-
 
 def example():
     """Return a Dataset in memory: temperatures of a year with gaps, rain, and a mask."""
@@ -169,6 +167,3 @@ OPERATIONS = {
     "copy": lambda ds: ds.t.copy(deep=True),
     "real": lambda ds: (ds.rain * 1j).real,
 }
-
-if not hasattr(la, "linalg") or not hasattr(la, "reshape_blockwise"):
-    del OPERATIONS["polyfit"], OPERATIONS["polyfit of gaps"]

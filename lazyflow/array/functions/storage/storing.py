@@ -96,23 +96,7 @@ def store(
         raise ValueError(
             f"Different number of sources [{len(sources)}] and targets [{len(targets)}]"
         )
-    several = isinstance(regions, tuple | list) and all(
-        isinstance(r, tuple) or (r is None and type(regions) is list) for r in regions
-    )
-    if not several:
-        regions = [tuple(regions) if isinstance(regions, list) else regions] * len(sources)
-    if len(regions) != len(sources):
-        raise ValueError(
-            f"Different number of sources [{len(sources)}] and regions [{len(regions)}]"
-        )
-    guard = lock_of(lock)
-    writers = [
-        StoreTarget.of(target, region, guard)
-        for target, region in zip(targets, regions, strict=True)
-    ]
-    for source, writer in zip(sources, writers, strict=True):
-        writer.check(source)
-    refuse_overlaps(writers)
+    writers = _writers(sources, targets, lock, regions)
     made = _tasks(sources, writers, return_stored)
     if not return_stored:
         written = [task for _, tasks in made for task in tasks]
@@ -130,6 +114,30 @@ def store(
     if compute:
         stored = evaluate.persist(*stored, **options)
     return stored[0] if single else stored
+
+
+def _writers(
+    sources: Sequence[Array], targets: Sequence[Any], lock: Any, regions: Any
+) -> list[StoreTarget]:
+    """Return what each source is written to; raise where it does not fit, or two overlap."""
+    several = isinstance(regions, tuple | list) and all(
+        isinstance(r, tuple) or (r is None and type(regions) is list) for r in regions
+    )
+    if not several:
+        regions = [tuple(regions) if isinstance(regions, list) else regions] * len(sources)
+    if len(regions) != len(sources):
+        raise ValueError(
+            f"Different number of sources [{len(sources)}] and regions [{len(regions)}]"
+        )
+    guard = lock_of(lock)
+    writers = [
+        StoreTarget.of(target, region, guard)
+        for target, region in zip(targets, regions, strict=True)
+    ]
+    for source, writer in zip(sources, writers, strict=True):
+        writer.check(source)
+    refuse_overlaps(writers)
+    return writers
 
 
 def _tasks(
