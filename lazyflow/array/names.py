@@ -28,6 +28,7 @@ PUBLIC: dict[str, str] = {
         "tril_indices tril_indices_from triu_indices "
         "triu_indices_from unravel_index"
     ),
+    "functions.keywords": "PerformanceWarning",
     "functions.histograms": (
         "bincount digitize histogram histogram2d histogram_bin_edges histogramdd interp"
     ),

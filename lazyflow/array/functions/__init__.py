@@ -10,6 +10,7 @@ find it by name. It makes nodes of its arguments (arguments.py), puts a new node
 returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which NumPy hands to
 ``Array.__array_ufunc__`` and that to elementwise.py; ``np.add.reduce(x)`` goes to ufuncs.py.
 
+    keywords                      what changes nothing here, and says so
     arguments                     arrays or what makes one, axes, ``order=``, ``out=``, ``where=``
     one_chunk                     NumPy's own functions along axes in one chunk
     mutators                      what to type instead of functions that write into arguments

@@ -19,7 +19,7 @@ from lazyflow.array.kernels.native.counting import EvenBins, Numbers, count
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.reductions import TreeReduction, tree
+from lazyflow.array.nodes.reductions import TreeReduction, takes_split_every, tree
 
 range_ = range  # parameters are called as NumPy's
 
@@ -330,6 +330,7 @@ class BinCount(TreeReduction):
         return found
 
 
+@takes_split_every
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Array:
     """Return how often each whole number from 0 is there; parameters are those of ``np.bincount``.
 
