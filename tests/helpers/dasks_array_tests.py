@@ -1,9 +1,10 @@
-"""dask's own tests of arrays, run against `lazyflow.array`: ``python tests/helpers/dasks_array_tests.py``.
+"""dask's own tests of arrays with the import changed.
 
-The tests are those of the installed dask. Each file is written anew into a temporary directory,
-with its imports changed: what `lazyflow.array` and `lazyflow` have under a name of dask's stands for
-it, and so do `assert_eq` and `same_keys` below. pytest runs them; the share that passed is printed,
-with what was left out and why, and the exit status is 1 if the share is below ``--bound``.
+``python tests/helpers/dasks_array_tests.py`` takes those of the installed dask. Each file is
+written anew into a temporary directory, with other imports: what `lazyflow.array` and `lazyflow`
+have under a name of dask's stands for it, and so do `assert_eq` and `same_keys` below. pytest runs
+them. The share that passed is printed, with what was left out and why, and the exit status is 1 if
+the share is below ``--bound``.
 
 Left out are tests that dask skips or expects to fail, and those of how dask's graphs are built,
 found by the names that they use: graphs, keys, tokens, and functions that are not public.
@@ -46,6 +47,9 @@ OF_GRAPHS = {
     "to_tiledb", "to_dask_dataframe", "to_svg", "from_tiledb", "map_partitions", "blockdims",
     "validate",
 }
+
+#: Modules of dask.array that are not public.
+INTERNAL = ("core", "utils", "routines", "chunk", "reductions")
 
 #: Modules of dask's whose names are not about graphs.
 PLAIN = ("dask.array.numpy_compat", "dask.utils")
@@ -163,6 +167,8 @@ class Rewritten(ast.NodeTransformer):
     def _import(self, module, name, called):
         if name in STAND_INS:
             return f"from dasks_array_tests import {name} as {called}"
+        if module == "dask.array.overlap" and hasattr(la.overlap, name):
+            return f"from lazyflow.array.overlap import {name} as {called}"
         if module.startswith("dask.array") and name in dir(la):
             return f"from lazyflow.array import {name} as {called}"
         if module == "dask.array" and name in ("shuffle", "stats", "fft", "linalg", "ma"):
@@ -201,7 +207,7 @@ def internal_of(function, internal):
             if node.attr.startswith("__dask"):
                 return f".{node.attr}"
             if isinstance(node.value, ast.Name) and node.value.id == "da" and (
-                node.attr.startswith("_") or node.attr in ("core", "utils", "routines", "chunk")
+                node.attr.startswith("_") or node.attr in INTERNAL
             ):
                 return f"da.{node.attr}"
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and isinstance(
@@ -244,7 +250,7 @@ class Counts:
                 why = "dask expects it to fail"
             else:
                 why = report.longrepr[2].removeprefix("Skipped: ")
-            if report.when != "teardown" and report.when == "setup" or report.when == "call":
+            if (report.when != "teardown" and report.when == "setup") or report.when == "call":
                 counts["left out"] += 1
                 self.left_out[why] += 1
         elif report.failed and report.when != "teardown":

@@ -14,7 +14,7 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     arguments                     arrays or what makes one, axes, ``order=``, ``out=``, ``where=``
     one_chunk                     NumPy's own functions along axes in one chunk
     mutators                      what to type instead of functions that write into arguments
-    computed                      functions that get arrays computed
+    computed                      functions that look at values
     types                         promotion and kinds of dtypes
     storage.loading               arrays of memory, files and lazy values
     manipulation.axes             squeeze, transpose, moveaxis, atleast_1d

@@ -222,7 +222,7 @@ def identity(n: int, dtype: DTypeLike | None = None, *, chunks: ChunksLike = "au
 
 @takes_dasks_keywords
 def tri(
-    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float,
     chunks: ChunksLike = "auto"
 ) -> Array:
     """Return a matrix with ones on and below a diagonal: `k` columns above the main one.

@@ -18,10 +18,7 @@ _told: set[str] = set()
 
 
 def changes_nothing(keyword: str, why: str) -> None:
-    """Warn, once for each keyword, that it is not needed here; `why` is a sentence without a stop.
-
-    >>> changes_nothing("method='p2p'", "the scheduler decides how blocks are sent")
-    """
+    """Warn, once for each keyword, that it is not needed here; `why` is a sentence's end."""
     if keyword not in _told:
         warnings.warn(
             f"{keyword} changes nothing here: {why}. Leave it out. This warning comes once.",
@@ -43,6 +40,8 @@ def takes_dasks_keywords(function: Callable[..., Any]) -> Callable[..., Any]:
         check_like(meta)
         if isinstance(name, str):
             changes_nothing("name=", "formulas have no tasks of their own, which it would name")
+        if kwargs.get("device") is None:  # NumPy's functions hand it on for ``like=``
+            kwargs.pop("device", None)
         return function(*args, **kwargs)
 
     own = signature(function)
