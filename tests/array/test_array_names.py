@@ -114,7 +114,8 @@ def test_functions_of_other_modules_with_known_names_are_not_taken_for_them():
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("fft", "'fft' yet; for"), ("is_busday", "yet; for values in memory np.is_busday(x.compute(), ...)"),
+    ("fft", "'fft' yet; for"),
+    ("is_busday", "yet; for values in memory np.is_busday(x.compute(), ...)"),
     ("hanning", "la.from_array(np.hanning(n), chunks)"), ("get_include", "NumPy's own"),
     ("ma", "no masks; use NaN"), ("svd", "'svd'."), ("conact", "did you mean 'concat'?"),
 ])

@@ -19,7 +19,6 @@ _warned: set[str] = set()
 _PER_BLOCK = "To call it for each block: x.map_blocks(f). "
 
 
-
 def refuse_function(func: Callable[..., Any]) -> Any:
     """Raise for a function of NumPy that no function here stands for: say what to type instead."""
     name = f"{func.__module__}.{func.__name__}".replace("numpy.", "np.", 1)
