@@ -39,6 +39,7 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     reductions.without_nan        nansum, nanmean, nanmax
     reductions.arg_extremes       argmin, argmax
     reductions.quantiles          median, quantile, percentile
+    reductions.bin_rules          how many bins a rule gives
     cumulative                    cumsum, cumprod
     sorting                       sort, argsort, partition, topk
     searching                     searchsorted, take_along_axis, choose

@@ -11,11 +11,11 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
-from lazyflow.array.functions.bin_rules import number_of_bins
 from lazyflow.array.functions.differences import diff
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.one_chunk import NumpyOp
 from lazyflow.array.functions.reductions import totals
+from lazyflow.array.functions.reductions.bin_rules import number_of_bins
 from lazyflow.array.kernels.native.counting import EvenBins, Numbers, count
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
