@@ -235,9 +235,9 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         found = of_numpy(func)
-        if found is not None:
-            return found(*args, **kwargs)
-        return functions["computed_call"](func, args, kwargs)
+        if found is None:
+            return functions["refuse_function"](func)
+        return found(*args, **kwargs)
 
     def __eq__(self, other: Any) -> Any:
         return functions["compared"](np.equal, self, other)

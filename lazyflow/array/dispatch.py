@@ -74,11 +74,8 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 #: Where NumPy's functions are that have their names here; np.linalg has others of the same names.
 _NUMPY = ("numpy", "numpy.lib.stride_tricks")
 
-#: What makes arrays of numbers: NumPy's of other keywords, or of arrays, are computed.
-_OF_NUMBERS = (
-    "arange", "empty", "eye", "fromfunction", "full", "identity", "linspace", "logspace", "ones",
-    "tri", "zeros",
-)
+#: What goes from one number to another here, in NumPy also from arrays to arrays.
+_OF_NUMBERS = ("linspace", "logspace")
 
 
 #: NumPy's modules of which ours are modules too, and names there that stand for another default.

@@ -69,7 +69,7 @@ def not_there_yet(name: str, known: Iterable[str]) -> str:
     """Return the end of an error for a name that lazyflow.array does not have.
 
     >>> not_there_yet("shares_memory", [])
-    ' yet: np.shares_memory takes chunked arrays and gets them computed'
+    ' yet; for values in memory np.shares_memory(x.compute(), ...)'
     >>> not_there_yet("hanning", [])
     ': la.from_array(np.hanning(n), chunks)'
     """
@@ -79,9 +79,9 @@ def not_there_yet(name: str, known: Iterable[str]) -> str:
     if name == "ma":
         return " yet: chunked arrays have no masks; use NaN and la.nanmean(x)"
     if isinstance(found, ModuleType):
-        return f" yet: functions of np.{name} take chunked arrays and get them computed"
+        return f" yet; for values in memory np.{name}.f(x.compute(), ...)"
     if hasattr(found, "_implementation"):  # of those that NumPy dispatches
-        return f" yet: np.{name} takes chunked arrays and gets them computed"
+        return f" yet; for values in memory np.{name}(x.compute(), ...)"
     if callable(found):
         return f": np.{name} is NumPy's own, and has nothing to do with chunks"
     return config.nearest(name, known)

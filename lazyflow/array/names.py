@@ -28,6 +28,7 @@ PUBLIC: dict[str, str] = {
         "tril_indices tril_indices_from triu_indices "
         "triu_indices_from unravel_index"
     ),
+    "functions.keywords": "PerformanceWarning",
     "functions.histograms": (
         "bincount digitize histogram histogram2d histogram_bin_edges histogramdd interp"
     ),
@@ -104,7 +105,7 @@ PUBLIC: dict[str, str] = {
 
 #: What only methods of arrays and functions of NumPy call, by module.
 HELPERS: dict[str, str] = {
-    "functions.computed": "computed_call may_share_memory numba_value shares_memory",
+    "functions.computed": "may_share_memory numba_value refuse_function shares_memory",
     "functions.elementwise": "call_ufunc compared conj_of field power_by",
     "functions.indexing.setitem": "set_item",
     "functions.indexing.taking": "compress_method getitem_by_arrays vindex_of",

@@ -4,7 +4,6 @@ import builtins
 import pickle
 import subprocess
 import sys
-import warnings
 from types import ModuleType
 
 import numpy as np
@@ -178,10 +177,10 @@ def test_what_no_table_has_is_no_attribute():
         dispatch.nothing_like_it
 
 
-def test_numpy_functions_that_make_arrays_of_numbers_are_computed():
-    """By names alone they would come to functions that take neither arrays nor like=."""
+def test_numpy_functions_that_make_arrays_like_others():
     x = la.arange(3, chunks=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", lazyflow.LazyflowWarning)
-        assert np.linspace(0, x, 2).tolist() == [[0, 0, 0], [0, 1, 2]]
-        assert type(np.ones(3, like=x)) is np.ndarray
+    made = [np.ones(3, like=x), np.full((2, 2), 7, like=x), np.tri(2, like=x)]
+    assert all(isinstance(each, la.Array) for each in made)
+    assert [each.sum().compute() for each in made] == [3, 28, 3]
+    with pytest.raises(TypeError, match=r"np\.linspace takes no chunked arrays"):
+        np.linspace(0, x, 2)

@@ -10,10 +10,11 @@ find it by name. It makes nodes of its arguments (arguments.py), puts a new node
 returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which NumPy hands to
 ``Array.__array_ufunc__`` and that to elementwise.py; ``np.add.reduce(x)`` goes to ufuncs.py.
 
+    keywords                      what changes nothing here, and says so
     arguments                     arrays or what makes one, axes, ``order=``, ``out=``, ``where=``
     one_chunk                     NumPy's own functions along axes in one chunk
     mutators                      what to type instead of functions that write into arguments
-    computed                      functions that get arrays computed
+    computed                      functions that look at values
     types                         promotion and kinds of dtypes
     storage.loading               arrays of memory, files and lazy values
     manipulation.axes             squeeze, transpose, moveaxis, atleast_1d
@@ -38,6 +39,7 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     reductions.without_nan        nansum, nanmean, nanmax
     reductions.arg_extremes       argmin, argmax
     reductions.quantiles          median, quantile, percentile
+    reductions.bin_rules          how many bins a rule gives
     cumulative                    cumsum, cumprod
     sorting                       sort, argsort, partition, topk
     searching                     searchsorted, take_along_axis, choose

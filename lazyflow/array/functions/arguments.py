@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike as ArrayLike
 from numpy.typing import DTypeLike as DTypeLike
 
 from lazyflow.array.core import Array, as_node
+from lazyflow.array.functions.keywords import changes_nothing
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.expr import Expr
@@ -87,9 +88,11 @@ def new_lengths(shape: Any) -> tuple[int, ...]:
 
 
 def check_order(order: Any, allowed: Sequence[Any] = ("C", "K", "A", None)) -> None:
-    """Raise for an ``order=`` that arrays in C order cannot have."""
-    if order not in allowed:
-        raise ValueError(f"chunked arrays have C order; got order={order!r}")
+    """Raise for an ``order=`` that NumPy does not know; say that Fortran's is not made here."""
+    if order == "F":
+        changes_nothing("order='F'", "results have the order of their operands, or C order")
+    elif order not in allowed:
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
 
 
 def broadcast_node(node: Expr, shape: tuple[Any, ...]) -> Expr:

@@ -1,4 +1,4 @@
-"""Functions of NumPy that look at values: they get chunked arrays computed, with a warning."""
+"""Functions of NumPy that no function here stands for, and those that look at values."""
 
 from __future__ import annotations
 
@@ -8,38 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.api import evaluate
 from lazyflow.array.aliases import like_numpy, root_of
 from lazyflow.array.core import Array, as_node
+from lazyflow.array.missing import not_there_yet
+from lazyflow.array.names import PUBLIC, by_name
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
 
 _warned: set[str] = set()
 _PER_BLOCK = "To call it for each block: x.map_blocks(f). "
-_SAVES = "To write chunk by chunk: x.to_zarr(path) or la.store(x, target). "
-
-#: What does the same without computing all at once.
-_INSTEAD = {
-    "save": _SAVES, "savez": _SAVES, "savez_compressed": _SAVES, "savetxt": _SAVES,
-    "array_repr": "", "array_str": "", "array2string": "",
-}
 
 
-def computed_call(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """Return what a function of NumPy gives for the values of arrays, at any depth of lists."""
-    arrays: list[Array] = []
-    _replaced((args, kwargs), lambda x: arrays.append(x))
-    name = f"{func.__module__}.{func.__name__}"
-    targets = kwargs.get("out")
-    if any(isinstance(x, Array) for x in (targets if isinstance(targets, tuple) else [targets])):
-        raise TypeError(
-            f"{name} of chunked arrays gives NumPy's arrays and can't write into a chunked one. "
-            f"Leave out= away: y = la.asarray({name}(x.compute()))"
-        )
-    warn_computed(name, _INSTEAD.get(func.__name__, _PER_BLOCK), arrays)
-    values = iter(evaluate.compute(*arrays))
-    args, kwargs = _replaced((args, kwargs), lambda _: next(values))
-    return func(*args, **kwargs)
+def refuse_function(func: Callable[..., Any]) -> Any:
+    """Raise for a function of NumPy that no function here stands for: say what to type instead."""
+    name = f"{func.__module__}.{func.__name__}".replace("numpy.", "np.", 1)
+    hint = not_there_yet(func.__name__, by_name(PUBLIC))
+    if "compute()" not in hint:
+        hint += f"; for values in memory {name}(x.compute(), ...)"
+    raise TypeError(f"{name} takes no chunked arrays{hint}")
 
 
 def warn_computed(name: str, instead: str, arrays: Iterable[Array]) -> None:
@@ -55,16 +41,6 @@ def warn_computed(name: str, instead: str, arrays: Iterable[Array]) -> None:
         LazyflowWarning, stacklevel=users_depth(),
     )
     _warned.add(name)  # not when the warning was raised
-
-
-def _replaced(x: Any, change: Callable[[Array], Any]) -> Any:
-    if isinstance(x, Array):
-        return change(x)
-    if type(x) in (list, tuple):
-        return type(x)([_replaced(one, change) for one in x])
-    if type(x) is dict:
-        return {key: _replaced(one, change) for key, one in x.items()}
-    return x
 
 
 def numba_value(x: Array) -> np.ndarray[Any, Any]:

@@ -15,6 +15,7 @@ from lazyflow.array.functions.arguments import (
     check_device,
     check_order,
 )
+from lazyflow.array.functions.keywords import check_like
 from lazyflow.array.functions.manipulation.joining import stack
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.graph.kinds import FOREIGN, kinds
@@ -22,12 +23,15 @@ from lazyflow.graph.kinds import FOREIGN, kinds
 
 def asarray(
     a: ArrayLike, dtype: DTypeLike | None = None, order: str | None = None, *,
-    device: str | None = None, copy: bool | None = None,
+    device: str | None = None, copy: bool | None = None, like: Any = None,
+    allow_unknown_chunksizes: bool = True, **keywords: Any,
 ) -> Array:
     """Return a chunked array of anything that NumPy makes an array of; chunked arrays as they are.
 
-    Automatic chunks are those of `from_array`, which has a parameter for others. With ``copy=True``
-    a later write into `a` changes nothing; with ``copy=False`` what needs a copy raises ValueError.
+    With ``copy=True`` a later write into `a` changes nothing; with ``copy=False`` what needs a copy
+    raises ValueError. Other keywords, such as ``chunks=``, are those of `from_array`, for what is
+    no chunked array. With ``allow_unknown_chunksizes=False`` a list of arrays of unknown lengths
+    raises ValueError. Chunks are NumPy's arrays, so `like` may be one, or a chunked array.
 
     >>> import lazyflow.array as la
     >>> x = la.asarray([[1, 2], [3, 4]])
@@ -39,6 +43,7 @@ def asarray(
     """
     check_order(order)
     check_device(device)
+    check_like(like)
     if copy is not None and isinstance(a, Array):
         _check_copy(copy, a.dtype, dtype)
         found = Array(a.expr) if copy else a
@@ -46,9 +51,9 @@ def asarray(
         isinstance(a, list | tuple) and _holds_arrays(a)
     ):
         refuse_lazy(a)
-        found = _of(np.array(a, dtype, copy=copy))
+        found = _of(np.array(a, dtype, copy=copy), keywords=keywords)
     else:
-        found = a if isinstance(a, Array) else _of(a, dtype)
+        found = a if isinstance(a, Array) else _of(a, dtype, allow_unknown_chunksizes, keywords)
     return found if dtype is None else found.astype(dtype)
 
 
@@ -65,11 +70,12 @@ asanyarray = asarray
 
 def array(
     a: ArrayLike, dtype: DTypeLike | None = None, ndmin: int = 0, *, copy: Any = True,
+    **keywords: Any,
 ) -> Array:
     """Return a chunked array of a copy of `a`.
 
     With ``copy=False`` it reads the memory of `a`, which must not change then. Other parameters are
-    those of ``np.array``.
+    those of `asarray`.
 
     >>> import lazyflow.array as la
     >>> la.array([[1, 2], [3, 4]], dtype=float).sum(axis=0).compute()
@@ -80,7 +86,7 @@ def array(
     elif not isinstance(a, Array) and kinds[type(a)] != FOREIGN:
         refuse_lazy(a)
         a = np.array(a, dtype=dtype, ndmin=ndmin, copy=copy)
-    found = asarray(a, dtype)
+    found = asarray(a, dtype, **keywords)
     if found is a and copy:
         found = Array(a.expr)  # changed in place, it is not the other that changes
     return found[(None,) * (ndmin - found.ndim)] if found.ndim < ndmin else found
@@ -104,13 +110,15 @@ def from_dlpack(
     return from_array(made(x, device=device, copy=copy))
 
 
-def _of(a: Any, dtype: Any = None) -> Array:
+def _of(a: Any, dtype: Any = None, unknown: bool = True, keywords: Any = {}) -> Array:  # noqa: B006
     if isinstance(a, list | tuple) and _holds_arrays(a):
-        return stack([_of(x) if isinstance(x, list | tuple) else as_array(x) for x in a])
+        parts = [_of(x) if isinstance(x, list | tuple) else as_array(x) for x in a]
+        return stack(parts, allow_unknown_chunksizes=unknown)
     if kinds[type(a)] == FOREIGN:
         return Array(as_node(a))
     refuse_lazy(a)
-    return from_array(a if hasattr(a, "shape") and hasattr(a, "dtype") else np.asanyarray(a, dtype))
+    has_shape = hasattr(a, "shape") and hasattr(a, "dtype")
+    return from_array(a if has_shape else np.asanyarray(a, dtype), **keywords)
 
 
 def _holds_arrays(a: Any) -> bool:

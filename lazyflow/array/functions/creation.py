@@ -19,6 +19,7 @@ from lazyflow.array.functions.arguments import (
     new_lengths,
 )
 from lazyflow.array.functions.conversion import asarray
+from lazyflow.array.functions.keywords import takes_dasks_keywords
 from lazyflow.array.nodes.sources import Generated, Region
 
 
@@ -29,6 +30,7 @@ def from_formula(
     return Array(Generated(formula, dtype, normalize_chunks(chunks, shape, None, dtype)))
 
 
+@takes_dasks_keywords
 def full(
     shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, order: str = "C", *,
     chunks: ChunksLike = "auto", device: str | None = None,
@@ -62,6 +64,7 @@ def full(
     return from_formula(formula, new_lengths(shape), value.dtype, chunks)
 
 
+@takes_dasks_keywords
 def zeros(
     shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto",
     device: str | None = None,
@@ -91,6 +94,7 @@ def zeros(
     return full(shape, np.zeros((), dtype)[()], dtype, order, chunks=chunks, device=device)
 
 
+@takes_dasks_keywords
 def ones(
     shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto",
     device: str | None = None,
@@ -107,6 +111,7 @@ def ones(
     return full(shape, np.ones((), dtype)[()], dtype, order, chunks=chunks, device=device)
 
 
+@takes_dasks_keywords
 def empty(
     shape: ShapeLike, dtype: DTypeLike = float, order: str = "C", *, chunks: ChunksLike = "auto",
     device: str | None = None,
@@ -184,6 +189,7 @@ def empty_like(
     return zeros_like(a, dtype, order, subok, shape, chunks=chunks, device=device)
 
 
+@takes_dasks_keywords
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
     chunks: ChunksLike = "auto", device: str | None = None,
@@ -202,6 +208,7 @@ def eye(
     return from_formula(Diagonal(int(k), found), shape, found, chunks)
 
 
+@takes_dasks_keywords
 def identity(n: int, dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto") -> Array:
     """Return a square matrix with ones on the main diagonal.
 
@@ -213,8 +220,9 @@ def identity(n: int, dtype: DTypeLike | None = None, *, chunks: ChunksLike = "au
     return eye(n, dtype=float if dtype is None else dtype, chunks=chunks)
 
 
+@takes_dasks_keywords
 def tri(
-    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float, *,
+    N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = float,
     chunks: ChunksLike = "auto"
 ) -> Array:
     """Return a matrix with ones on and below a diagonal: `k` columns above the main one.

@@ -17,7 +17,7 @@ from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.contraction import Labels, contraction
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.reductions import reduced, whole_along
+from lazyflow.array.nodes.reductions import reduced, takes_split_every, whole_along
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
 
@@ -90,6 +90,7 @@ Term = tuple[Expr, Labels]
 # -- einsum -------------------------------------------------------------------------------
 
 
+@takes_split_every
 def einsum(
     *operands: Any, out: Array | None = None, dtype: DTypeLike | None = None, order: str = "K",
     casting: Casting = "safe", optimize: Any = False

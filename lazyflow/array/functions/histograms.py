@@ -15,11 +15,12 @@ from lazyflow.array.functions.differences import diff
 from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.one_chunk import NumpyOp
 from lazyflow.array.functions.reductions import totals
+from lazyflow.array.functions.reductions.bin_rules import number_of_bins
 from lazyflow.array.kernels.native.counting import EvenBins, Numbers, count
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.reductions import TreeReduction, tree
+from lazyflow.array.nodes.reductions import TreeReduction, takes_split_every, tree
 
 range_ = range  # parameters are called as NumPy's
 
@@ -176,8 +177,20 @@ def histogram_bin_edges(
     array([0., 3., 6., 9.])
     """
     known(a)
-    edges, _ = _edges(_numbers(a), bins, range)
+    node = _numbers(a)
+    edges, _ = _edges(node, _by_rule(node, bins, range, weights), range)
     return Array(edges)
+
+
+def _by_rule(node: Expr, bins: Any, limits: Any, weights: Any) -> Any:
+    """Return bins as they are, and the number of them that the name of a rule means."""
+    if not isinstance(bins, str):
+        return bins
+    if weights is not None:
+        raise TypeError(
+            "Automated estimation of the number of bins is not supported for weighted data"
+        )
+    return number_of_bins(Array(node), bins, limits)
 
 
 def histogram(
@@ -186,8 +199,9 @@ def histogram(
 ) -> tuple[Array, Array]:
     """Return how many elements fall into each bin, and the edges of the bins.
 
-    Parameters are those of ``np.histogram``, but for names of rules as `bins`. Without `range`,
-    the smallest and the largest element are found first, so blocks are read twice.
+    Parameters are those of ``np.histogram``. The name of a rule as `bins`, ``"auto"``, computes
+    what the rule needs now. Without `range`, the smallest and the largest element are found first,
+    so blocks are read twice.
 
     >>> import lazyflow.array as la
     >>> counts, edges = la.histogram(la.arange(10, chunks=3), bins=2)
@@ -196,7 +210,7 @@ def histogram(
     """
     known(a, weights, bins)
     node = _numbers(a)
-    edges, count = _edges(node, bins, range)
+    edges, count = _edges(node, _by_rule(node, bins, range, weights), range)
     inputs = [node]
     if weights is not None:
         inputs.append(as_node(weights))
@@ -330,6 +344,7 @@ class BinCount(TreeReduction):
         return found
 
 
+@takes_split_every
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Array:
     """Return how often each whole number from 0 is there; parameters are those of ``np.bincount``.
 

@@ -15,11 +15,13 @@ import numpy as np
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ChunksLike, DTypeLike, check_device, element_of
 from lazyflow.array.functions.creation import from_formula
+from lazyflow.array.functions.keywords import takes_dasks_keywords
 from lazyflow.array.nodes.sources import Region
 
 _FLOATS = (np.dtype("f4"), np.dtype("f8"))
 
 
+@takes_dasks_keywords
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *,
     chunks: ChunksLike = "auto", device: str | None = None,
@@ -50,6 +52,7 @@ def arange(
     return from_formula(_range(start, step, dtype, count), (count,), dtype, chunks)
 
 
+@takes_dasks_keywords
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: DTypeLike | None = None, *, chunks: ChunksLike = "auto", device: str | None = None,

@@ -364,12 +364,15 @@ class Reduction(NamedTuple):
     mask
         The number of a boolean value that selects the elements, or None. Only for moments and
         chosen elements: for the other kinds, WHERE with a neutral element does the same.
+    together
+        How many partial results are merged at a time; None: as many as in all other trees.
     """
 
     kind: Kind
     axes: tuple[int, ...]
     dtype: np.dtype[Any]
     mask: int | None = None
+    together: int | None = None
 
 
 def reduces(kind: Kind | None) -> bool:

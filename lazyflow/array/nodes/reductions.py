@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
 from itertools import product
 from math import prod
 from typing import Any
@@ -40,6 +43,37 @@ Layout = tuple[int | tuple[int | None], ...]
 
 _WORTH = 1 << 20  # bytes of a piece from which a task more is worth it
 TOGETHER = 16  # parts that one task merges
+
+#: How many parts the trees that are made now merge at a time, or None: see `takes_split_every`.
+_split_every: ContextVar[int | None] = ContextVar("split_every", default=None)
+
+
+def takes_split_every(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction that also takes ``split_every=``: how many parts one task merges.
+
+    It holds for all reductions that the function is made of. A dict gives numbers by axis, which
+    are multiplied; other axes count as 1.
+    """
+    own = signature(function)
+
+    @wraps(function)
+    def reduce(*args: Any, split_every: Any = None, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
+        if split_every is None or split_every is False:  # dask's way to leave it to the library
+            return function(*args, **kwargs)
+        if isinstance(split_every, Mapping):
+            split_every = prod([parts_at_once(n) for n in split_every.values()])
+        token = _split_every.set(parts_at_once(split_every))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _split_every.reset(token)
+
+    added = Parameter("split_every", Parameter.KEYWORD_ONLY, default=None)
+    reduce.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*own.parameters.values(), added]
+    )
+    return reduce
 
 
 class TreeReduction:
@@ -90,13 +124,15 @@ class Tree(Expr):
         First `count` nodes of equal chunks, then nodes of one block that every task gets.
     layout
         For each axis of the result an axis that is kept, or ``(n,)`` for a new one.
+    together
+        How many parts are merged at a time; None: as the operation says.
     """
 
-    __slots__ = ("count", "layout", "op")
+    __slots__ = ("count", "layout", "op", "together")
 
     def __init__(
         self, inputs: tuple[Expr, ...], count: int, op: TreeReduction, layout: Layout,
-        dtype: np.dtype[Any],
+        dtype: np.dtype[Any], together: int | None = None,
     ) -> None:
         chunks: Chunks = tuple([
             inputs[0].chunks[each] if isinstance(each, int) else each for each in layout
@@ -105,6 +141,7 @@ class Tree(Expr):
         self.count = count
         self.op = op
         self.layout = layout
+        self.together = together
 
     @property
     def name(self) -> str:
@@ -145,7 +182,7 @@ class Tree(Expr):
             parts.append(low.task(first, (*place, *blocks, *everywhere), self))
         if alone:
             return parts[0]
-        return merged(low, self, parts, op)
+        return merged(low, self, parts, op, together=self.together)
 
     def _place(self, low: MakesTasks, number: Index) -> BlockPosition:
         bounds = low.bounds(self.inputs[0])
@@ -182,15 +219,16 @@ def _step(name: str, op: TreeReduction, is_last: bool, which: int | None) -> Any
 
 def merged(
     low: MakesTasks, node: Expr, parts: Sequence[Task], op: TreeReduction,
-    which: int | None = None,
+    which: int | None = None, together: int | None = None,
 ) -> Task:
     """Return the task of some parts merged, neighbours first: a tree whose order is fixed."""
-    while len(parts) > op.together:
+    together = together or op.together
+    while len(parts) > together:
         name = op.merge_name or f"{op.__name__}-merge"
         step = low.shared(node, ("merge", which), _step, name, op, False, which)
         parts = [
-            low.task(step, parts[i:i + op.together], node)
-            for i in range(0, len(parts), op.together)
+            low.task(step, parts[i:i + together], node)
+            for i in range(0, len(parts), together)
         ]
         which = None
     last = low.shared(node, ("last", which), _step, op.__name__, op, True, which)
@@ -203,7 +241,8 @@ def tree(
 ) -> Expr:
     """Return a tree over nodes of one shape; every task gets the nodes of `everywhere` whole."""
     others = [rechunk(x, tuple([(n,) for n in x.shape])) for x in everywhere]
-    return Tree((*_alike(inputs), *others), len(inputs), op, layout, np.dtype(dtype))
+    merged = _split_every.get()
+    return Tree((*_alike(inputs), *others), len(inputs), op, layout, np.dtype(dtype), merged)
 
 
 def _alike(nodes: Sequence[Expr]) -> list[Expr]:
@@ -363,7 +402,7 @@ class Reduced(Expr):
         if isinstance(partials, Fused) and partials.last is not None:
             return parts[0]
         op = low.shared(self, "op", self._merging, len(parts))
-        return merged(low, self, parts, op, self.which)
+        return merged(low, self, parts, op, self.which, self.reduction.together)
 
     def _merging(self, count: int) -> MergePartials:
         """Return how so many partial results are merged."""
@@ -515,7 +554,8 @@ def reduced(
     whole = without_empty(node, axes)
     inputs = (whole,) if mask is None else (whole, rechunk(mask, whole.chunks))
     if axes or kind.parts:
-        made: Expr = Reduce(inputs, Reduction(kind, axes, dtype), finish, np.dtype(result or dtype))
+        reduction = Reduction(kind, axes, dtype, None, _split_every.get())
+        made: Expr = Reduce(inputs, reduction, finish, np.dtype(result or dtype))
     else:
         made = elementwise.cast(node, dtype)
         if kind.adds_to_zero and dtype.kind in "fc":

@@ -132,16 +132,19 @@ class Stored(Source):
     store
         An argument of the tasks.
     reader
-        Called in a task with the store and a region.
+        Called in a task with the store and a region; its name is that of the node.
     """
 
     __slots__ = ("reader", "store")
-    called = "from_array"
 
     def __init__(self, store: Any, reader: Any, dtype: np.dtype[Any], chunks: Chunks) -> None:
         super().__init__(dtype, chunks)
         self.store = store
         self.reader = reader
+
+    @property
+    def name(self) -> str:
+        return str(self.reader.__name__)
 
     def key(self) -> Any:
         return id(self.store), self.reader, self.chunks

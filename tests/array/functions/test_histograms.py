@@ -43,7 +43,8 @@ def test_histogram_with_lazy_edges():
 
 
 @pytest.mark.parametrize("bins, limits, error, words", [
-    ("auto", None, TypeError, "look at all values"),
+    ("stone", None, ValueError, "'stone' all values are needed"),
+    ("most", None, ValueError, "'most' is not a valid estimator for `bins`"),
     (0, None, ValueError, "`bins` must be positive"),
     (3, (2, 1), ValueError, "max must be larger than min"),
     ([3, 1], None, ValueError, "`bins` must increase monotonically"),
@@ -51,6 +52,20 @@ def test_histogram_with_lazy_edges():
 def test_bins_that_are_none(bins, limits, error, words):
     with pytest.raises(error, match=words):
         la.histogram(la.ones(3), bins, limits)
+
+
+@pytest.mark.parametrize("rule", ["auto", "doane", "fd", "rice", "scott", "sqrt", "sturges"])
+@pytest.mark.parametrize("limits", [None, (-1, 1.5)])
+def test_bins_by_rules(rule, limits):
+    draws = np.random.default_rng(1)
+    for a in draws.normal(size=500), draws.integers(-1, 3, 40), np.ones(3), np.ones(0):
+        x = la.from_array(a, chunks=100)
+        for found, expected in zip(
+            la.histogram(x, rule, limits), np.histogram(a, rule, limits), strict=True
+        ):
+            np.testing.assert_allclose(found.compute(), expected, rtol=1e-12, atol=1e-15)
+    with pytest.raises(TypeError, match="weighted data"):
+        la.histogram(x, rule, weights=x)
 
 
 def test_histogram_of_infinite_range():

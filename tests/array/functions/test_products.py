@@ -293,8 +293,8 @@ def test_subscripts_that_are_none(subscripts, count, words):
 def test_einsum_of_nothing():
     with pytest.raises(ValueError, match="at least one operand"):
         la.einsum("ij")
-    with pytest.raises(ValueError, match="C order"):
-        la.einsum("i", la.ones(3), order="F")
+    with pytest.raises(ValueError, match="order must be one of"):
+        la.einsum("i", la.ones(3), order="X")
 
 
 def test_one_compute_shares_what_is_multiplied():

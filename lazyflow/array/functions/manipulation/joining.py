@@ -34,9 +34,12 @@ from lazyflow.array.nodes.reductions import axis_of
 
 def concatenate(
     arrays: Sequence[ArrayLike], axis: int | None = 0, out: Array | None = None,
-    dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+    dtype: DTypeLike | None = None, casting: Casting = "same_kind", *,
+    allow_unknown_chunksizes: bool = True,
 ) -> Array:
     """Return arrays one after another along an axis that they have; None: all elements.
+
+    With ``allow_unknown_chunksizes=False`` arrays of unknown lengths raise ValueError.
 
     >>> import lazyflow.array as la
     >>> x = la.concatenate([la.zeros(3, chunks=2), la.ones(2)])
@@ -46,6 +49,7 @@ def concatenate(
     if axis is None:
         arrays, axis = [ravel(x) for x in _of_numbers(arrays)], 0
     parts = _several(arrays, "need at least one array to concatenate")
+    _check_known(parts, allow_unknown_chunksizes)
     ndim = _ndim_of(parts)
     axis = axis_of(axis, ndim)
     parts = [
@@ -73,6 +77,15 @@ def _several(arrays: Any, words: str) -> list[Any]:
     if not found:
         raise ValueError(words)
     return found
+
+
+def _check_known(parts: list[Any], allowed: bool) -> None:
+    for i, x in enumerate(parts):
+        if not allowed and None in x.shape:
+            raise ValueError(
+                f"the array at index {i} has lengths that are not known yet: {x.shape}. Compute "
+                "them, x.compute_chunk_sizes(), or pass allow_unknown_chunksizes=True"
+            )
 
 
 def _in_chunks(x: Array, axis: int) -> Array:
@@ -117,9 +130,12 @@ concat = concatenate
 
 def stack(
     arrays: Sequence[ArrayLike], axis: int = 0, out: Array | None = None, *,
-    dtype: DTypeLike | None = None, casting: Casting = "same_kind"
+    dtype: DTypeLike | None = None, casting: Casting = "same_kind",
+    allow_unknown_chunksizes: bool = True,
 ) -> Array:
     """Return arrays of one shape along a new axis.
+
+    With ``allow_unknown_chunksizes=False`` arrays of unknown lengths raise ValueError.
 
     >>> import lazyflow.array as la
     >>> x = la.arange(3)
@@ -130,6 +146,7 @@ def stack(
     (3, 2)
     """
     parts = _several(arrays, "need at least one array to stack")
+    _check_known(parts, allow_unknown_chunksizes)
     if len({x.ndim for x in parts}) > 1 or any(
         len(set(lengths) - {None}) > 1 for lengths in zip(*[x.shape for x in parts], strict=True)
     ):

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from lazyflow.array.aliases import seen
-from lazyflow.array.chunks import normalize_chunks
+from lazyflow.array.chunks import by_axis, in_steps, normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array, check_order
+from lazyflow.array.functions.keywords import changes_nothing
 from lazyflow.array.nodes import elementwise, rechunking
 from lazyflow.array.nodes.align import union
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.user_calls import PerBlock
+from lazyflow.errors import LazyflowWarning
+from lazyflow.graph.task import users_depth
 
 
 def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
     """Return the bytes of the elements seen as another type; the last axis takes up the rest."""
     if dtype is None:
         return x
+    if order == "F":
+        return view_as(x.transpose(), dtype).transpose()
     check_order(order, ("C",))
 
     def put(base: Array, new: Array) -> None:
@@ -65,7 +71,10 @@ class Bits:
         return np.asarray(x, order="C").view(self.dtype)
 
 
-def rechunk(x: ArrayLike, chunks: ChunksLike = "auto", limit: Any = None) -> Array:
+def rechunk(
+    x: ArrayLike, chunks: ChunksLike = "auto", limit: Any = None, *, balance: bool = False,
+    method: str | None = None, threshold: int | None = None, block_size_limit: Any = None,
+) -> Array:
     """Return the same array in other chunks.
 
     Parameters
@@ -74,6 +83,12 @@ def rechunk(x: ArrayLike, chunks: ChunksLike = "auto", limit: Any = None) -> Arr
         An array.
     chunks, limit
         As of `normalize_chunks`; axes that a dict does not name keep theirs.
+    balance
+        Lengths of chunks are made equal, and a short last chunk becomes part of the others.
+    block_size_limit
+        As `limit`, by dask's name.
+    method, threshold
+        Accepted because dask has them: each new block reads what it needs in one step.
 
     Examples
     --------
@@ -82,7 +97,13 @@ def rechunk(x: ArrayLike, chunks: ChunksLike = "auto", limit: Any = None) -> Arr
     ((2, 2), (3, 3))
     """
     x = as_array(x).with_known_sizes()
+    if method not in (None, "tasks", "p2p"):
+        raise NotImplementedError(f"rechunk() knows method='tasks' and 'p2p'; got {method!r}")
+    if method == "p2p" or threshold is not None:
+        changes_nothing("rechunk(method=, threshold=)", "there is one way to rechunk")
+    limit = block_size_limit if limit is None else limit
     if isinstance(chunks, dict):
+        by_axis(chunks, x.ndim, "rechunk() got chunks for")
         given = {
             axis % x.ndim if -x.ndim <= axis < 0 else axis: n
             for axis, n in chunks.items() if n is not None
@@ -92,7 +113,27 @@ def rechunk(x: ArrayLike, chunks: ChunksLike = "auto", limit: Any = None) -> Arr
         chunks = [x.chunks[k] if c is None else c for k, c in enumerate(chunks)]
     dtype = x.dtype if _automatic(chunks) else None
     new_chunks = normalize_chunks(chunks, x.shape, limit, dtype, x.chunks)
+    if balance:
+        new_chunks = tuple(map(_balanced, new_chunks))
     return Array(rechunking.rechunk(x.expr, new_chunks))
+
+
+def _balanced(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return chunks of one length, one fewer where the shortest has half of the longest or less.
+
+    >>> _balanced((100, 100, 20)), _balanced((4, 4, 4, 1)), _balanced((3, 3, 3))
+    ((110, 110), (5, 5, 3), (3, 3, 3))
+    """
+    count = len(sizes) - (len(sizes) > 1 and min(sizes) <= max(sizes) / 2)
+    found = in_steps(sum(sizes), max(-(-sum(sizes) // count), 1))
+    if len(found) != count:  # one length does not give that many
+        found = sizes
+        warnings.warn(
+            f"balance=True can't make {count} chunks of one length of {sum(sizes)} elements, so "
+            f"chunks stay as they are. Try increasing the chunk size.",
+            LazyflowWarning, stacklevel=users_depth(),
+        )
+    return found
 
 
 def _automatic(chunks: Any) -> bool:

@@ -27,6 +27,7 @@ from lazyflow.array.nodes.reductions import (
     keeps,
     kept_axes,
     reduced_shape,
+    takes_split_every,
     tree,
     without_empty,
 )
@@ -129,6 +130,7 @@ def _arg(
     return as_result(made, out, "unsafe")
 
 
+@takes_split_every
 def argmin(
     a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
 ) -> Array:
@@ -143,6 +145,7 @@ def argmin(
     return _arg(np.argmin, a, axis, out, keepdims)
 
 
+@takes_split_every
 def argmax(
     a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
 ) -> Array:
@@ -155,6 +158,7 @@ def argmax(
     return _arg(np.argmax, a, axis, out, keepdims)
 
 
+@takes_split_every
 def nanargmin(
     a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
 ) -> Array:
@@ -174,6 +178,7 @@ def nanargmin(
     return _arg(np.argmin, a, axis, out, keepdims, np.inf)
 
 
+@takes_split_every
 def nanargmax(
     a: ArrayLike, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
 ) -> Array:

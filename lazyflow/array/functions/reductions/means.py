@@ -36,6 +36,7 @@ from lazyflow.array.nodes.reductions import (
     count_over,
     parts_at_once,
     reduced,
+    takes_split_every,
 )
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
@@ -58,6 +59,7 @@ def _mean_dtypes(node: Expr, dtype: Any, function: Any) -> tuple[np.dtype[Any], 
     return native, native
 
 
+@takes_split_every
 def mean(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, *, where: ArrayLike = True
@@ -161,6 +163,7 @@ def _in_whole_numbers(
     return elementwise.function(finish, (total, count), finish.dtype)
 
 
+@takes_split_every
 def var(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
@@ -178,6 +181,7 @@ def var(
     return variance_of(a, axis, dtype, out, ddof, keepdims, where, False, correction)
 
 
+@takes_split_every
 def std(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
@@ -257,6 +261,7 @@ def _normalised(total: Any, scale: Any) -> Any:
 _normalised.__name__ = "divide"  # NumPy's warnings say so
 
 
+@takes_split_every
 def average(
     a: ArrayLike, axis: Axes = None, weights: ArrayLike | None = None, returned: bool = False, *,
     keepdims: bool = False,

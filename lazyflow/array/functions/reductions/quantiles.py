@@ -12,6 +12,7 @@ import numpy as np
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node, check_out
+from lazyflow.array.functions.keywords import changes_nothing
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.functions.reductions.means import spread_weights
 from lazyflow.array.functions.reductions.without_nan import nanmean
@@ -355,15 +356,31 @@ def _quantile(
     return as_result(tree(op, inputs, layout, dtype, list(map(as_node, others))), out)
 
 
+def _method(method: str, interpolation: str | None, internal_method: str | None) -> str:
+    """Return the rule between two elements, of all keywords that name it."""
+    if internal_method not in (None, "default", "dask", "tdigest"):
+        raise ValueError(
+            f"internal_method must be 'default', 'dask' or 'tdigest'; got {internal_method!r}"
+        )
+    if internal_method in ("dask", "tdigest"):
+        changes_nothing("internal_method=", "quantiles are those of the whole array, exactly")
+    if interpolation is not None and method != "linear":
+        raise TypeError("method= and interpolation=, its old name, were both given: pass one")
+    return method if interpolation is None else interpolation
+
+
 def quantile(
     a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
-    weights: ArrayLike | None = None
+    weights: ArrayLike | None = None, interpolation: str | None = None,
+    internal_method: str | None = None,
 ) -> Array:
     """Return quantiles over axes, exactly.
 
     Axes become one chunk; of all elements of a large array only those near quantiles do.
     Parameters are those of ``np.quantile``, with all of its methods; `q` must not be lazy.
+    `interpolation` is the old name of `method`. dask's `internal_method` is accepted: "dask" and
+    "tdigest" are approximations, which are not made.
 
     >>> import lazyflow.array as la
     >>> la.quantile(la.arange(11, chunks=4), 0.25).compute()
@@ -371,13 +388,15 @@ def quantile(
     >>> la.quantile(la.ones((3, 4), chunks=2), [0.1, 0.9], axis=0).shape
     (2, 4)
     """
+    method = _method(method, interpolation, internal_method)
     return _quantile(np.quantile, a, q, axis, out, method, keepdims, weights)
 
 
 def nanquantile(
     a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
-    weights: ArrayLike | None = None
+    weights: ArrayLike | None = None, interpolation: str | None = None,
+    internal_method: str | None = None,
 ) -> Array:
     """Return quantiles over axes of what is not NaN, exactly; parameters are those of `quantile`.
 
@@ -385,13 +404,15 @@ def nanquantile(
     >>> la.nanquantile(la.asarray([1.0, np.nan, 3.0]), 0.5).compute()
     np.float64(2.0)
     """
+    method = _method(method, interpolation, internal_method)
     return _quantile(np.nanquantile, a, q, axis, out, method, keepdims, weights)
 
 
 def percentile(
     a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
-    weights: ArrayLike | None = None
+    weights: ArrayLike | None = None, interpolation: str | None = None,
+    internal_method: str | None = None,
 ) -> Array:
     """Return percentiles over axes, exactly; parameters are those of `quantile`.
 
@@ -401,13 +422,15 @@ def percentile(
     >>> la.percentile(la.arange(101, chunks=30), [5, 95]).compute()
     array([ 5., 95.])
     """
+    method = _method(method, interpolation, internal_method)
     return _quantile(np.percentile, a, q, axis, out, method, keepdims, weights)
 
 
 def nanpercentile(
     a: ArrayLike, q: ArrayLike, axis: Axes = None, out: Array | None = None,
     overwrite_input: bool = False, method: str = "linear", keepdims: bool = False, *,
-    weights: ArrayLike | None = None
+    weights: ArrayLike | None = None, interpolation: str | None = None,
+    internal_method: str | None = None,
 ) -> Array:
     """Return percentiles over axes of what is not NaN, exactly; parameters are those of `quantile`.
 
@@ -415,6 +438,7 @@ def nanpercentile(
     >>> la.nanpercentile(la.asarray([1.0, np.nan, 3.0]), [0, 50]).compute()
     array([1., 2.])
     """
+    method = _method(method, interpolation, internal_method)
     return _quantile(np.nanpercentile, a, q, axis, out, method, keepdims, weights)
 
 

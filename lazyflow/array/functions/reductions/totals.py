@@ -27,7 +27,13 @@ from lazyflow.array.kernels.order import ALL, ANY, MAX, MIN, PROD, SUM, Kind
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.reductions import axes_of, count_over, reduced, reduced_shape
+from lazyflow.array.nodes.reductions import (
+    axes_of,
+    count_over,
+    reduced,
+    reduced_shape,
+    takes_split_every,
+)
 
 
 def dtype_of_time(function: Any, node: Expr, dtype: Any) -> np.dtype[Any] | None:
@@ -46,6 +52,7 @@ def _sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
+@takes_split_every
 def sum(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
@@ -62,6 +69,7 @@ def sum(
     return _total(SUM, a, axis, dtype, out, keepdims, initial, where)
 
 
+@takes_split_every
 def prod(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
@@ -109,6 +117,7 @@ def _is_minus_0(initial: Any, dtype: np.dtype[Any]) -> bool:
     return bool(start == 0 and (np.signbit(start.real) or np.signbit(start.imag)))
 
 
+@takes_split_every
 def max(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True
@@ -134,6 +143,7 @@ def max(
 amax = max
 
 
+@takes_split_every
 def min(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True
@@ -182,6 +192,7 @@ def extreme(
     return as_result(made, out, "unsafe")
 
 
+@takes_split_every
 def any(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False, *,
     where: ArrayLike = True
@@ -195,6 +206,7 @@ def any(
     return _truth(ANY, a, axis, out, keepdims, where)
 
 
+@takes_split_every
 def all(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False, *,
     where: ArrayLike = True
@@ -216,6 +228,7 @@ def _truth(kind: Kind, a: Any, axis: Any, out: Any, keepdims: Any, where: Any) -
     return as_result(reduced(node, kind, axis, keepdims, bool), out, "unsafe")
 
 
+@takes_split_every
 def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Array:
     """Return the number of elements over axes that are not zero.
 
@@ -229,6 +242,7 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) ->
     return sum(Array(elementwise.not_zero(node)), axis, keepdims=keepdims)
 
 
+@takes_split_every
 def ptp(a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Return the range of the elements over axes: the largest minus the smallest.
 

@@ -27,7 +27,7 @@ from lazyflow.array.kernels.order import FMAX, FMIN, MAX, MIN, Kind
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr
-from lazyflow.array.nodes.reductions import axes_of, count_over
+from lazyflow.array.nodes.reductions import axes_of, count_over, takes_split_every
 
 
 def _numbers_only(a: Any, where: Any) -> tuple[Expr, Expr | None]:
@@ -60,6 +60,7 @@ def filled(a: Any, value: float) -> Array:
     return Array(elementwise.where(is_number, node, constant(value, node.dtype)))
 
 
+@takes_split_every
 def nansum(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
@@ -75,6 +76,7 @@ def nansum(
     return sum(filled(a, 0), axis, dtype, out, keepdims, initial, where)
 
 
+@takes_split_every
 def nanprod(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, initial: Any = MISSING, where: ArrayLike = True
@@ -96,6 +98,7 @@ def _inexact(node: Expr, dtype: Any) -> None:
         raise TypeError("If a is inexact, then dtype must be inexact")
 
 
+@takes_split_every
 def nanmean(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     keepdims: bool = False, *, where: ArrayLike = True
@@ -127,6 +130,7 @@ def _nan_variance(
     )
 
 
+@takes_split_every
 def nanvar(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
@@ -140,6 +144,7 @@ def nanvar(
     return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, False, correction)
 
 
+@takes_split_every
 def nanstd(
     a: ArrayLike, axis: Axes = None, dtype: DTypeLike | None = None, out: Array | None = None,
     ddof: float = 0, keepdims: bool = False, *, where: ArrayLike = True, correction: Any = MISSING
@@ -153,6 +158,7 @@ def nanstd(
     return _nan_variance(a, axis, dtype, out, ddof, keepdims, where, True, correction)
 
 
+@takes_split_every
 def nanmax(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True
@@ -166,6 +172,7 @@ def nanmax(
     return _nan_extreme(FMAX, a, axis, out, keepdims, initial, where)
 
 
+@takes_split_every
 def nanmin(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True

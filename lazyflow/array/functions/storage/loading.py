@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from threading import Lock
@@ -18,6 +18,7 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.foreign import plain, refuse_lazy
 from lazyflow.array.functions.arguments import ChunksLike, DTypeLike
+from lazyflow.array.functions.keywords import changes_nothing
 from lazyflow.array.nodes.sources import Const, InMemory, Region, Stored
 from lazyflow.array.nodes.user_calls import BlockCalls, BoundCall, declared
 from lazyflow.graph.kinds import FOREIGN, kinds
@@ -29,7 +30,9 @@ _VALUES = (list, tuple, int, float, complex, memoryview, np.generic)
 
 
 def from_array(
-    x: Any, chunks: ChunksLike = "auto", lock: Any = False, asarray: bool | None = None
+    x: Any, chunks: ChunksLike = "auto", lock: Any = False, asarray: bool | None = None, *,
+    name: Any = None, fancy: bool = True, getitem: Any = None, meta: Any = None,
+    inline_array: bool = False,
 ) -> Array:
     """Return a chunked array of something with ``shape``, ``dtype`` and slices.
 
@@ -45,6 +48,14 @@ def from_array(
     asarray
         Whether what slices give is made a NumPy array: yes, unless it takes part in NumPy's
         protocols itself.
+    name
+        A text: what the tasks that read are called. NumPy arrays are not read by tasks.
+    getitem
+        Called as ``getitem(x, slices)`` instead of ``x[slices]``, the lock held.
+    meta
+        What slices give; if it is no NumPy array, `asarray` is false unless given.
+    fancy, inline_array
+        Accepted because dask has them: `x` only ever gets slices, and is kept once.
 
     Raises
     ------
@@ -77,11 +88,17 @@ def from_array(
     dtype: Any = x.dtype if isinstance(x, np.ndarray) else declared(x.dtype, None)
     own = _own_chunks(x)
     found = normalize_chunks(chunks, shape, _limit(chunks, own, dtype), dtype, own)
-    if isinstance(x, np.ndarray) and not lock and asarray is not False:
+    if inline_array:
+        changes_nothing("inline_array=True", "an array is kept once, however many tasks read it")
+    if isinstance(x, np.ndarray) and not (lock or getitem) and asarray is not False:
         return Array(Const(x)) if not shape else Array(InMemory(x, found))
+    if asarray is None and meta is not None:
+        asarray = meta is np.ndarray or isinstance(meta, np.ndarray)
     if asarray is None:
         asarray = not hasattr(x, "__array_function__") or kinds[type(x)] == FOREIGN
-    return Array(Stored(x, Reader(asarray, lock_of(lock)), dtype, found))
+    called = name if isinstance(name, str) else "from_array"
+    reader = Reader(asarray, lock_of(lock), getitem or operator.getitem, called)
+    return Array(Stored(x, reader, dtype, found))
 
 
 def _own_chunks(x: Any) -> Any:
@@ -104,6 +121,18 @@ def lock_of(lock: Any) -> Any:
     return Lock() if lock is True else lock or None
 
 
+@contextmanager
+def held(lock: Any) -> Iterator[None]:
+    """Hold a lock, if one is given: anything with ``acquire`` and ``release``."""
+    if lock:
+        lock.acquire()
+    try:
+        yield
+    finally:
+        if lock:
+            lock.release()
+
+
 def guards_one_process(lock: Any) -> bool:
     """Tell whether a lock can't go to other processes, which get one of their own."""
     return type(lock) is type(Lock())
@@ -115,21 +144,22 @@ class Reader:
 
     asarray: bool
     lock: Any
-    __name__ = "from_array"
+    getitem: Any = operator.getitem
+    __name__: str = "from_array"
 
     def __call__(self, store: Any, region: Region) -> Any:
-        with self.lock or nullcontext():
-            found = store[region]
+        with held(self.lock):
+            found = self.getitem(store, region)
         return np.asarray(found) if self.asarray else found
 
     def __reduce__(self) -> Any:
         if guards_one_process(self.lock):
-            return _locked_reader, (self.asarray,)
-        return Reader, (self.asarray, self.lock)
+            return _locked_reader, (self.asarray, self.getitem, self.__name__)
+        return Reader, (self.asarray, self.lock, self.getitem, self.__name__)
 
 
-def _locked_reader(asarray: bool) -> Reader:
-    return Reader(asarray, Lock())
+def _locked_reader(asarray: bool, getitem: Any, name: str) -> Reader:
+    return Reader(asarray, Lock(), getitem, name)
 
 
 def from_delayed(

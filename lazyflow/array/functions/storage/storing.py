@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -17,7 +16,7 @@ from lazyflow.api.decorator import delayed
 from lazyflow.array.chunks import block_slices
 from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.checks import refuse_overlaps, telling_what_is_there
-from lazyflow.array.functions.storage.loading import lock_of
+from lazyflow.array.functions.storage.loading import held, lock_of
 from lazyflow.array.functions.storage.store_targets import StoreTarget
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below
@@ -266,7 +265,7 @@ def _in_place(node: Expr, writer: StoreTarget) -> bool:
 def write(block: Any, target: StoreTarget, place: TaskDetails, before: list[None]) -> None:
     """Write a block where it belongs, after others."""
     at = target.place(*place.values)
-    with target.guard or nullcontext():
+    with held(target.guard):
         target.store[at] = block
 
 
