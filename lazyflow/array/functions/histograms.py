@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyflow.api import evaluate
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import ArrayLike, as_array
@@ -142,6 +143,8 @@ def _edges(
 ) -> tuple[Expr, int | None]:
     """Return the edges of bins, and the number of bins if all are as wide."""
     _refuse_text(bins)
+    if limits is not None:
+        limits = evaluate.compute(*limits)  # edges are of numbers, and NumPy's checks need them
     if isinstance(bins, Array):
         if bins.ndim != 1:
             raise ValueError("`bins` must be 1d, when an array")
@@ -190,6 +193,7 @@ def _by_rule(node: Expr, bins: Any, limits: Any, weights: Any) -> Any:
         raise TypeError(
             "Automated estimation of the number of bins is not supported for weighted data"
         )
+    limits = None if limits is None else evaluate.compute(*limits)
     return number_of_bins(Array(node), bins, limits)
 
 

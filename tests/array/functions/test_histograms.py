@@ -68,6 +68,14 @@ def test_bins_by_rules(rule, limits):
         la.histogram(x, rule, weights=x)
 
 
+@pytest.mark.parametrize("bins", [4, "sqrt"])
+def test_a_range_may_be_lazy(bins):
+    a = np.arange(10.0)
+    x = la.from_array(a, chunks=4)
+    found = la.histogram(x, bins, (x.min(), x.max()))[0].compute()
+    np.testing.assert_array_equal(found, np.histogram(a, bins)[0])
+
+
 def test_histogram_of_infinite_range():
     with pytest.raises(ValueError, match="is not finite"):
         la.histogram(la.from_array(np.array([1.0, np.inf])))[0].compute()
