@@ -14,14 +14,10 @@ strict = pytest.importorskip("array_api_strict")
 
 DTYPES = [np.dtype(code) for code in "?bhilBHILfdFD"]
 
-#: What the standard has and lazyflow.array does not yet.
-NOT_YET = {"fft"}
-
 #: Of the functions of the standard, without those that set the strictness.
 NAMES = [
     name for name in strict.__all__
     if inspect.isfunction(getattr(strict, name)) and not name.endswith("_flags")
-    and name not in NOT_YET
 ]
 
 #: With parameters of other names, by position: NumPy's.
@@ -53,7 +49,7 @@ def test_every_function_takes_what_the_standard_passes(name):
 def test_names_of_types_numbers_and_arrays():
     for name in {*strict.__all__} - {"__version__"}:
         found = getattr(strict, name)
-        assert hasattr(la, name) or inspect.isclass(found) or "_flags" in name or name in NOT_YET
+        assert hasattr(la, name) or inspect.isclass(found) or "_flags" in name
     shown = {name for name in dir(type(strict.ones(1))) if name.endswith("__") or name[0] != "_"}
     assert {name for name in shown if not hasattr(la.Array, name)} <= {"__buffer__"}
 
