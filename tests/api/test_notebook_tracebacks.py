@@ -94,7 +94,7 @@ class Empty:
 
 WRONG_NAMES = {
     "attribute of an array": (lambda: la.ones(3).summ(), "core.py"),
-    "keyword of a method": (lambda: la.ones(3).sum(axes=0), "dispatch.py"),
+    "keyword of a method": (lambda: la.ones(3).sum(axes=0), "reductions.py"),
     "method of an actor": (
         lambda: lazyflow.actor(Empty, scheduler="sync")().go(), "actors.py"),
 }

@@ -12,6 +12,7 @@ from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.sets import isin, unique
+from lazyflow.array.functions.sorting import sort
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
@@ -73,8 +74,9 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Arr
     array([1, 3, 4])
     """
     one, other = unique(ar1), unique(ar2)
+    np.result_type(one.dtype, other.dtype)  # what has no dtype in common is refused here
     alone = one[isin(one, other, invert=True)], other[isin(other, one, invert=True)]
-    found: Array = unique(concatenate(alone), equal_nan=False)
+    found: Array = sort(concatenate(alone))
     return found
 
 

@@ -88,6 +88,7 @@ CALLS = {
     "take": [lambda x, o: x.take([0, 4]), lambda x, o: x.take([0, 2], 0, o((2, 3))),
              lambda x, o: x.take([0, 5], 1, None, "wrap"), lambda x, o: x.take(1, 0),
              lambda x, o: x.take(indices=[0, 5], axis=0, mode="clip")],
+    "to_device": [lambda x, o: x.to_device("cpu")],
     "tolist": [lambda x, o: x.tolist()],
     "trace": [lambda x, o: x.trace(), lambda x, o: x.trace(0, 1, 0, "f4"),
               lambda x, o: x.trace(0, 0, 1, None, o(())),

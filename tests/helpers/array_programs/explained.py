@@ -168,7 +168,7 @@ EXPLAINED = [
     Explained(
         "which of equal zeros an extreme or a set has depends in NumPy on the place in a vector",
         lambda d: d.why == "sign of zero" and _by(
-            d, r"max|min|unique|union1d|clip|sort|topk|partition"
+            d, r"max|min|unique|union1d|intersect1d|setxor1d|clip|sort|topk|partition"
         ),
     ),
     Explained(

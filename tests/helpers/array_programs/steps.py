@@ -281,6 +281,27 @@ xp.{triangle}({k5}, {n})[{01}]
 xp.{triangle}_from({x:*2})[0]
 xp.ravel_multi_index((flags(5, (4,)) * 1, flags(7, (4,)) * 2), (3, 4))
 xp.unravel_index(abs({x:i}), (20, 30))[{01}]
+xp.kron({x:biu*12}, {same:biu})
+xp.{convolutions}({x:biu*1}, {same:biu}, mode={convolved})
+xp.packbits({x:b}, axis={axis})
+xp.unpackbits(xp.packbits({x:b}), count=-{k})
+xp.{set_operations}({x:biufmMUS}, {y:biufmMUS})
+xp.{set_operations}({x:biu}, [0, 2, 5])
+xp.{distinct}({x:biuf})[0]
+xp.sort(xp.unique_values({x}))
+xp.lexsort(({x:biuf*1}, {same:biuf}))
+xp.ix_({x:biu*1}, {mask0})[0]
+xp.diagflat({x:biufcmMUS}, {n})
+xp.vander({x:biu*1}, {k})
+xp.vander({x:biu*1}, increasing={bool})
+xp.resize({x}, {shape})
+xp.unstack({x:*123}, axis={axis})[0]
+xp.sort_complex({x:biufc})
+xp.diag_indices({k5}, 2)[{01}]
+xp.geomspace(1, 8, {k5})
+xp.{polynomials}({x:iu*1}, {same:iu})
+xp.{calculus}({x:f*1}, {k})
+xp.polyval({x:biu*1}, {y:biu})
 xp.size({x}, axis={axis1})
 xp.shape(xp.zeros({shape}))
 xp.ndim({x})
@@ -329,6 +350,9 @@ xp.trace({x:fc*23})
 xp.bincount(xp.ravel({choices}), weights=xp.ravel({x:biuf}))
 xp.histogram({same:iu}, {bins}, {range}, weights={x:biufc})[0]
 xp.cross({three:fc}, {three:biufc})
+xp.kron({x:fc*12}, {same:biufc})
+xp.{convolutions}({x:fc*1}, {same:biufc}, mode={convolved})
+xp.unwrap({x:f}, axis={axis})
 xp.vecdot(xp.rechunk({x:f*12}, -1), {same:f})
 np.{summing}.reduce({x:biuf}, axis={axis})
 np.{summing}.reduce({x:f}, axis={axes}, keepdims={bool}, initial={s})
@@ -411,6 +435,10 @@ WORDS = {
     "f": "0.5 -0.0 2.0", "q": "0.5 0 1 0.3 [0.25,0.75]", "bins": "1 3 5",
     "range": "(0,4) (-2,3) None", "s": "0 1 2 -1 3 0.5 -0.0 2.5 True nan inf 1j 300 np.float32(1.5)"
                                        " np.int8(2) np.uint8(200)",
+    "convolutions": "convolve correlate", "convolved": "'full' 'same' 'valid'",
+    "set_operations": "intersect1d setdiff1d setxor1d", "calculus": "polyder polyint",
+    "distinct": "unique_all unique_counts unique_inverse",
+    "polynomials": "polyadd polysub polymul",
     "boundary": "'reflect' 'periodic' 'nearest'", "end": "-1 -7 0",
     "numbers": "True",
 }

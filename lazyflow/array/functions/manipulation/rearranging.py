@@ -374,4 +374,4 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
         return zeros(shape, x.dtype)
     if count > x.size:
         x = tile(x, -(-count // x.size))
-    return x[:count].reshape(shape)
+    return x[:count].reshape(shape).astype(np.result_type(x.dtype))  # of native byte order
