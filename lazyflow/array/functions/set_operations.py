@@ -74,9 +74,11 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Arr
     array([1, 3, 4])
     """
     one, other = unique(ar1), unique(ar2)
-    np.result_type(one.dtype, other.dtype)  # what has no dtype in common is refused here
+    dtype = np.result_type(one.dtype, other.dtype)  # what has none in common is refused here
     alone = one[isin(one, other, invert=True)], other[isin(other, one, invert=True)]
-    found: Array = sort(concatenate(alone))
+    if dtype.kind in "mM":  # of which `unique` keeps one NaT of two
+        return sort(concatenate(alone))
+    found: Array = unique(concatenate(alone), equal_nan=False)
     return found
 
 

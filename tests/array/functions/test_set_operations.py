@@ -12,11 +12,10 @@ KINDS = ("i8", "u1", "f8", "c16", "?", "M8[D]", "U3", "O")
 def two(kind):
     rng = np.random.default_rng(3)
     a, b = [rng.integers(low, high, n) for low, high, n in ((0, 12, 25), (5, 20, 30))]
-    if kind == "f8":
-        a, b = a.astype(kind), b.astype(kind)
-        a[3:5] = b[3] = np.nan
-    return (a.astype(kind), la.from_array(a.astype(kind), chunks=7),
-            b.astype(kind), la.from_array(b.astype(kind), chunks=11))
+    a, b = a.astype(kind), b.astype(kind)
+    if kind in ("f8", "M8[D]"):
+        a[3:5] = b[3] = np.nan if kind == "f8" else "NaT"
+    return a, la.from_array(a, chunks=7), b, la.from_array(b, chunks=11)
 
 
 @pytest.mark.parametrize("name", ["intersect1d", "setdiff1d", "setxor1d", "union1d"])
