@@ -115,8 +115,7 @@ def power_divergence(
 ) -> StatResult:
     """Test frequencies by a statistic of Cressie and Read, as ``scipy.stats.power_divergence``.
 
-    lambda_
-        The power, or the name of one, such as "log-likelihood"; "pearson" without it.
+    The power ``lambda_`` may be a name, such as "log-likelihood"; without one it is "pearson".
     """
     from scipy import special
 
