@@ -53,7 +53,7 @@ LAYERS = [
     ("lazyflow.array.foreign", 5.4),
     ("lazyflow.array.numba_type", 5.4),
     ("lazyflow.array.functions", 5.5),
-    ("lazyflow.array", 5.6),  # users/, random/, linalg/, fft, stats, overlap and the public face
+    ("lazyflow.array", 5.6),  # users/, random/, linalg/, fft, ma, ..., and the public face
     ("lazyflow.interop.flox", 6),
     ("lazyflow.interop.xarray", 6.1),
     ("lazyflow.interop", 4),
@@ -267,7 +267,7 @@ def test_the_tables_of_array_functions_name_what_is_there():
 
 def test_no_module_of_arrays_shares_its_name_with_a_function():
     modules = {m.split(".")[2] for m in MODULES if m.startswith("lazyflow.array.")}
-    public = {"fft", "linalg", "overlap", "random", "stats"}
+    public = {"fft", "linalg", "ma", "overlap", "random", "stats"}
     assert modules & set(dir(la)) == public == set(names.MODULES)
     for name in names.MODULES:
         assert isinstance(getattr(la, name), ModuleType)

@@ -85,7 +85,7 @@ Results without axes
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
 #   random/, linalg/    random arrays; matrices
-#   fft, stats          Fourier transforms; statistical tests
+#   fft, ma, stats      Fourier transforms; arrays with masks; statistical tests
 #
 # Functions are found by the table in names.py; their modules, and what makes and runs kernels, are
 # loaded when they are first needed.
@@ -131,6 +131,8 @@ def __getattr__(name: str) -> Any:
         import lazyflow.array.random as found
     elif name == "fft":
         import lazyflow.array.fft as found
+    elif name == "ma":
+        import lazyflow.array.ma as found
     elif name == "stats":
         import lazyflow.array.stats as found
     elif name == "overlap":

@@ -290,6 +290,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
         return type(self)(kept(self._expr, tasks))
 
     def _finalizer(self) -> Any:
+        assert isinstance(self._expr, TaskBlocks)
         return Assembly(self._expr)
 
     @property

@@ -23,6 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 MODULE_OF = {**by_name(PUBLIC), **by_name(HELPERS)}
 
 
+class MaskGiven(TypeError):
+    """Raised where an array without a mask is needed and one with a mask is given."""
+
+
 class NamedFunctions(dict[str, Any]):
     """Functions by name, each `with_lengths`.
 
@@ -33,7 +37,7 @@ class NamedFunctions(dict[str, Any]):
         module = import_module(f"lazyflow.array.{MODULE_OF[name]}")
         found = getattr(module, name)
         if isinstance(found, FunctionType):
-            found = with_lengths(found)
+            found = with_lengths(found, name)
             found.__module__, found.__qualname__ = __name__, name  # where pickle finds this one
         self[name] = found
         return found
@@ -48,8 +52,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def with_lengths(function: F) -> F:
-    """Return a function that computes unknown lengths of its arrays if it needs them."""
+def with_lengths(function: F, name: str = "") -> F:
+    """Return a function that computes unknown lengths of its arrays if it needs them.
+
+    Given an array with a mask, it is the one of `lazyflow.array.ma` of that name, or refuses.
+    """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -58,6 +65,9 @@ def with_lengths(function: F) -> F:
             return function(*args, **kwargs)
         except SizesNeeded:
             known(*_flat((*args, *kwargs.values())))
+        except MaskGiven:
+            rule = import_module("lazyflow.array.ma").masked_call(name or function.__name__)
+            return rule(*args, **kwargs)
         return function(*args, **kwargs)
 
     return cast(F, call)

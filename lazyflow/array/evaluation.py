@@ -193,13 +193,13 @@ def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) ->
 class Assembly:
     """Assembles a whole array in a task; holds nothing of the graph."""
 
-    def __init__(self, node: Expr) -> None:
-        self.chunks = node.chunks
-        self.dtype = node.known_dtype
+    def __init__(self, node: TaskBlocks) -> None:
+        self.chunks, self.known_dtype = node.chunks, node.known_dtype
+        self.whole, self.axes = node.whole, node.axes
 
     def finalize(self, values: list[Any]) -> Any:
         """Return the whole array of its blocks."""
-        return assembled(self.chunks, self.dtype, values)
+        return _turned(self, _put_together(self, values))
 
 
 class Result:
@@ -376,10 +376,14 @@ def finished(node: Expr, values: list[Any]) -> Any:
     """Return the value of a node of tasks, given what these returned."""
     assert isinstance(node, TaskBlocks)
     found = node.finish(values) if isinstance(node, BufferedBlocks) else _put_together(node, values)
+    return _turned(node, found)
+
+
+def _turned(node: TaskBlocks | Assembly, found: Any) -> Any:
     return found if node.axes is None else found.transpose(node.axes)
 
 
-def _put_together(node: TaskBlocks, values: list[Any]) -> Any:
+def _put_together(node: TaskBlocks | Assembly, values: list[Any]) -> Any:
     found, dtype = assembled(node.chunks, node.known_dtype, values), node.known_dtype
     if node.whole is None:
         return found

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from lazyflow.api.collection import Collection
-from lazyflow.array.dispatch import functions
+from lazyflow.array.dispatch import MaskGiven, functions
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.graph.task import Task
 
 
 def refuse_lazy(x: Any) -> None:
     """Raise TypeError for a lazy value that is no array; the message says how to make one of it."""
+    refuse_mask(x)
     if isinstance(x, Collection) or hasattr(x, "_lazyflow_kind"):
         raise TypeError(
             f"{x!r:.100} is lazy and its shape is not known: make an array of it by "
@@ -22,27 +22,24 @@ def refuse_lazy(x: Any) -> None:
         )
 
 
-def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array without the rules of its own that ``np.matrix`` has.
+def refuse_mask(x: Any) -> None:
+    """Raise `MaskGiven` for an array with a mask, NumPy's or ours.
 
-    Raises
-    ------
-    TypeError
-        It is masked.
-
-    Examples
-    --------
-    >>> plain(np.ma.masked_equal([1, 2], 1))  # doctest: +ELLIPSIS
+    >>> refuse_mask(np.ma.masked_equal([1, 2], 1))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    TypeError: chunked arrays have no masks, so the mask of this array would be lost. ...
+    lazyflow.array.dispatch.MaskGiven: the mask of an array would be lost. Fill it first: ...
     """
-    # NumPy imports this module, for 8 ms, when it is first named.
-    if isinstance(array, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        raise TypeError(
-            "chunked arrays have no masks, so the mask of this array would be lost. Fill it first: "
-            "x.filled(value), for example x.filled(np.nan)"
+    if isinstance(x, np.ndarray | Collection) and hasattr(x, "_mask"):  # as np.ma.getmask finds it
+        raise MaskGiven(
+            "the mask of an array would be lost. Fill it first: x.filled(value), for example "
+            "x.filled(np.nan); or keep it: la.ma.masked_array(x)"
         )
+
+
+def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array without the rules of its own that ``np.matrix`` has; refuse a mask."""
+    refuse_mask(array)
     return np.asarray(array) if isinstance(array, np.matrix) else array
 
 

@@ -76,8 +76,6 @@ def not_there_yet(name: str, known: Iterable[str]) -> str:
     found = getattr(np, name, None)
     if name in _INSTEAD:
         return f": {_INSTEAD[name].format(name=name)}"
-    if name == "ma":
-        return " yet: chunked arrays have no masks; use NaN and la.nanmean(x)"
     if isinstance(found, ModuleType):
         return f" yet; for values in memory np.{name}.f(x.compute(), ...)"
     if hasattr(found, "_implementation"):  # of those that NumPy dispatches

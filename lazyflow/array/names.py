@@ -122,7 +122,7 @@ HELPERS: dict[str, str] = {
 }
 
 #: Modules that are public themselves.
-MODULES = ("fft", "linalg", "overlap", "random", "stats")
+MODULES = ("fft", "linalg", "ma", "overlap", "random", "stats")
 
 #: Constants and types that are NumPy's.
 OF_NUMPY = (

@@ -78,7 +78,7 @@ def assert_eq(a, b, check_shape=True, check_type=True, check_dtype=True, equal_n
 
 def computed(a):
     """Return an array as NumPy's and the dtype that it had, once its shape is known to be that."""
-    if not isinstance(a, la.Array):
+    if not isinstance(a, la.Array | la.ma.MaskedArray):
         a = a if hasattr(a, "dtype") else np.asarray(a)
         return np.asanyarray(a), a.dtype
     known = a.shape, a.chunks

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lazyflow.api.collection import Collection
 from lazyflow.array.core import Array
+from lazyflow.array.foreign import refuse_mask
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.user_calls import BLOCK, BlockCalls, BlockInfos, BoundCall, dtype_of
@@ -84,6 +86,9 @@ def map_blocks(
     >>> la.map_blocks(lambda b, block_id: b[:1] + 10 * block_id[0], x, chunks=1).compute()
     array([ 0, 13])
     """
+    for x in args:
+        if isinstance(x, Collection):
+            refuse_mask(x)
     call = BoundCall(
         func, [BLOCK if isinstance(x, Array) else x for x in args], kwargs, "map_blocks",
         token or name,
