@@ -66,7 +66,7 @@ class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
     >>> import lazyflow.array as la
     >>> x = la.ma.masked_equal(la.asarray([1, 0, 3]), 0)
     >>> x
-    lazyflow.MaskedArray<in_memory, shape=(3,), dtype=int64, chunksize=(3,)>
+    lazyflow.MaskedArray<memory, shape=(3,), dtype=int64, chunksize=(3,)>
     >>> x[0] = np.ma.masked
     >>> x.compute()
     masked_array(data=[--, --, 3],
@@ -358,7 +358,9 @@ def as_masked(x: Any, **chunks: Any) -> MaskedArray:
     else:
         data = x if isinstance(x, Array) else functions["asarray"](x, **chunks)
         mask = fill = None
-    if mask is None:
+    if mask is None and None in data.shape:  # zeros_like would compute the lengths
+        mask = functions["map_blocks"](np.ma.getmaskarray, data, dtype=bool)
+    elif mask is None:
         mask = functions["zeros_like"](data, dtype=bool)
     return MaskedArray(data, mask, fill)
 
@@ -442,8 +444,15 @@ def _finite(ufunc: np.ufunc, a: Any, b: Any) -> Any:
 # -- rules for masks, by name -----------------------------------------------------------------
 
 
+def _check_first(name: str, x: Any) -> None:
+    """Refuse a mask that only another argument than the first has."""
+    if not any(map(_has_mask, x if isinstance(x, list | tuple) else [x])):
+        _refuse(f"la.{name}, but of its first argument,")
+
+
 def _both(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Do the same to the values and to the mask."""
+    _check_first(name, x)
     data = functions[name](_data_of(x), *args, **kwargs)
     mask = functions[name](_mask_of(x), *args, **kwargs)
     return _zipped(data, mask, x if isinstance(x, list | tuple) else [x])
@@ -451,6 +460,7 @@ def _both(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _values(name: str, x: Any, *args: Any, fill: Any = None, **kwargs: Any) -> MaskedArray:
     """Do something to values, which stay masked as they are."""
+    _check_first(name, x)
     x = as_masked(x)
     data = x._data if fill is None else x._with(fill)
     data = functions[name](data, *args, **kwargs)
@@ -460,6 +470,7 @@ def _values(name: str, x: Any, *args: Any, fill: Any = None, **kwargs: Any) -> M
 
 
 def _over_axes(name: str, x: Any, args: Any, kwargs: Any) -> tuple[MaskedArray, dict[str, Any]]:
+    _check_first(name, x)
     x = as_masked(x)
     given = signature(functions[name]).bind(x, *args, **kwargs).arguments
     del given["a"]
@@ -525,6 +536,7 @@ def _spread(name: str, x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
 
 def _place(name: str, fill: Any, x: Any, *args: Any, **kwargs: Any) -> Array:
     """Return where an extreme is: an array without a mask, as in NumPy."""
+    _check_first(name, x)
     x = as_masked(x)
     found: Array = functions[name](x._with(fill(x.dtype)), *args, **kwargs)
     return found
@@ -573,9 +585,9 @@ def _from_array(x: Any, chunks: Any = "auto", *, asarray: Any = None, **kwargs: 
 
 _SHAPES = (
     "array_split atleast_1d atleast_2d atleast_3d broadcast_to column_stack concat concatenate "
-    "copy diagonal dsplit dstack expand_dims flip fliplr flipud hsplit hstack matrix_transpose moveaxis "
-    "permute_dims ravel rechunk repeat reshape reshape_method roll rollaxis rot90 split squeeze "
-    "stack swapaxes take tile transpose unstack vsplit vstack"
+    "copy diagonal dsplit dstack expand_dims flip fliplr flipud hsplit hstack matrix_transpose "
+    "moveaxis permute_dims ravel rechunk repeat reshape reshape_method roll rollaxis rot90 split "
+    "squeeze stack swapaxes take tile transpose unstack vsplit vstack"
 )
 _ELEMENTS = "around astype clip conj_of empty_like full_like imag ones_like real round zeros_like"
 
