@@ -52,6 +52,13 @@ def _libraries() -> list[Library]:
     return [found for path in paths if (found := _functions(str(path))) is not None]
 
 
+def _lower(libraries: list[Library], tasks: int) -> None:
+    """Lower the numbers of those that are not lowered: SciPy's may come while NumPy's is."""
+    for tell, limit in libraries[len(_before):]:
+        _before.append((limit, tell()))
+        limit(max(1, _before[-1][1] // tasks))
+
+
 @contextmanager
 def share_of_threads(tasks: int) -> Iterator[None]:
     """Let BLAS take no more threads than there are for each of so many tasks, one at the least."""
@@ -68,9 +75,7 @@ def share_of_threads(tasks: int) -> Iterator[None]:
                 _before.clear()
             _running += 1
             asked = True  # at once
-            for tell, limit in libraries[len(_before):]:  # SciPy's may come while NumPy's is held
-                _before.append((limit, tell()))
-                limit(max(1, _before[-1][1] // tasks))
+            _lower(libraries, tasks)
         yield
     finally:
         if asked:
