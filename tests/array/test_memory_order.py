@@ -8,6 +8,7 @@ from array_checks import same_values
 
 import lazyflow
 import lazyflow.array as la
+from lazyflow import delayed
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.passes.rewrites import optimize
@@ -96,3 +97,56 @@ def test_what_lies_in_fortran_order_is_read_as_it_lies():
         fused = [node for node in below(optimize([made.expr])) if isinstance(node, Fused)]
         assert fused
         assert any(each.shape == (200, 300) for node in fused for each in node.inputs), made
+
+
+A = np.arange(24.0).reshape(2, 3, 4)
+
+#: Arrays whose blocks lie in another order than their axes, or not.
+ORDERS = {
+    "transposed": lambda m, x: x.T,
+    "computed and transposed": lambda m, x: (x + 1).T,
+    "axes moved": lambda m, x: m.moveaxis(x * 2, 0, 2),
+    "cut and turned": lambda m, x: (x.T + 1)[1:, :, ::-1],
+    "a view": lambda m, x: x.T.reshape(-1),
+    "repeated": lambda m, x: m.broadcast_to(x.T[0], (5, 3, 2)),
+    "chosen": lambda m, x: x.T[x.T > 3],
+    "as it is": lambda m, x: x + 1,
+}
+
+
+def given(x, *others):
+    while isinstance(x, list | dict):
+        x = x[0]
+    return np.array(x)
+
+
+class Receiver:
+    def take(self, x):
+        return given(x)
+
+
+#: Ways in which a call gets an array.
+GIVEN = {
+    "an argument": lambda x: delayed(given)(x).compute(),
+    "a keyword": lambda x: delayed(given)(x=x).compute(),
+    "in a list": lambda x: delayed(given)([x]).compute(),
+    "in a dict": lambda x: delayed(given)({0: x}).compute(),
+    "beside what reads it": lambda x: delayed(given)(x, x.sum()).compute(),
+    "beside itself": lambda x: lazyflow.compute(delayed(given)(x), x)[0],
+    "kept": lambda x: delayed(given)(x.persist()).compute(),
+    "made lazy": lambda x: delayed(x).compute(),
+    "submitted": lambda x: lazyflow.submit(given, x).result(),
+    "sent to an actor": lambda x: lazyflow.actor(Receiver)().take(x).result(),
+}
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+@pytest.mark.parametrize("way", GIVEN)
+def test_calls_get_the_array_however_its_blocks_lie(way, scheduler):
+    with lazyflow.config.set(scheduler=scheduler):
+        for order, chunks in ((np.ascontiguousarray, 1), (np.asfortranarray, (2, 2, 3))):
+            x = la.from_array(order(A), chunks=chunks)
+            for name, make in ORDERS.items():
+                found, want = GIVEN[way](make(la, x)), make(np, A)
+                assert found.shape == want.shape, name
+                assert np.array_equal(found, want), name
