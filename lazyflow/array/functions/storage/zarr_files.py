@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ChunksLike
@@ -52,7 +53,7 @@ def from_zarr(
     if isinstance(url, zarr.Array):
         found = url
     else:
-        url, component = _in_group(url, component)
+        url, component = _in_group(_path_of(url, kwargs), component)
         found = zarr.open_array(url, path=component or "", mode="r", **kwargs)
     return from_array(found, chunks)
 
@@ -107,7 +108,7 @@ def to_zarr(
             "and pass it as url"
         )
     else:
-        url, component = _in_group(url, component)
+        url, component = _in_group(_path_of(url, kwargs), component)
         if kwargs.get("overwrite"):
             _refuse_to_erase(arr, url, component)
         kwargs.setdefault("chunks", tuple([max(n, 1) for n in arr.chunksize]))
@@ -117,6 +118,15 @@ def to_zarr(
     part.check(arr)
     arr = arr.rechunk(part.chunks_for(arr.chunks))
     return store(arr, target, False, region, compute, return_stored)
+
+
+def _path_of(url: Any, options: dict[str, Any]) -> Any:
+    """Return the path of a URL of a local file: by fsspec's, zarr 3.1 makes no folders."""
+    if isinstance(url, str) and url.startswith("file:") and "storage_options" not in options:
+        from urllib.request import url2pathname  # which imports http, for 0.1 s
+
+        return url2pathname(urlsplit(url).path)
+    return url
 
 
 def _in_group(url: Any, component: str | None) -> tuple[Any, str | None]:
