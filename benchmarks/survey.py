@@ -151,7 +151,7 @@ def _compare(ours: Any, right: Any) -> None:
         for a, b in zip(ours, right, strict=True):
             _compare(a, b)
         return
-    tolerance = 1e-4 if np.asarray(right).dtype.itemsize < 8 else 1e-8
+    tolerance = 1e-4 if np.asarray(right).real.dtype.itemsize < 8 else 1e-8
     np.testing.assert_allclose(ours, right, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
