@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ def asarray(
     """
     check_order(order)
     check_device(device)
+    if keywords:  # of a chunked array none is used, but a wrong one is refused
+        try:
+            signature(from_array).bind(a, **keywords)
+        except TypeError as error:
+            raise TypeError(f"asarray() {error}") from None
     check_like(like)
     if copy is not None and isinstance(a, Array):
         _check_copy(copy, a.dtype, dtype)
@@ -110,7 +116,9 @@ def from_dlpack(
     return from_array(made(x, device=device, copy=copy))
 
 
-def _of(a: Any, dtype: Any = None, unknown: bool = True, keywords: Any = {}) -> Array:  # noqa: B006
+def _of(
+    a: Any, dtype: Any = None, unknown: bool = True, keywords: dict[str, Any] | None = None
+) -> Array:
     if isinstance(a, list | tuple) and _holds_arrays(a):
         parts = [_of(x) if isinstance(x, list | tuple) else as_array(x) for x in a]
         return stack(parts, allow_unknown_chunksizes=unknown)
@@ -118,7 +126,7 @@ def _of(a: Any, dtype: Any = None, unknown: bool = True, keywords: Any = {}) -> 
         return Array(as_node(a))
     refuse_lazy(a)
     has_shape = hasattr(a, "shape") and hasattr(a, "dtype")
-    return from_array(a if has_shape else np.asanyarray(a, dtype), **keywords)
+    return from_array(a if has_shape else np.asanyarray(a, dtype), **(keywords or {}))
 
 
 def _holds_arrays(a: Any) -> bool:

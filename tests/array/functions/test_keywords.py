@@ -145,3 +145,11 @@ def test_bytes_in_fortrans_order():
     a = np.arange(24, dtype="i4").reshape(4, 6)
     found = la.from_array(a, chunks=2).view("i8", order="F").compute()
     np.testing.assert_array_equal(found, a.T.copy().view("i8").T)
+
+
+@pytest.mark.parametrize("given", [la.ones(3), [la.ones(3), la.ones(3)], [1, 2]])
+@pytest.mark.parametrize("make", [la.asarray, la.array])
+def test_a_wrong_keyword_is_refused_whatever_becomes_an_array(make, given):
+    with pytest.raises(TypeError, match=r"^asarray\(\) got an unexpected keyword argument 'chunkss'"):
+        make(given, chunkss=2)
+    assert make(given, chunks=1).ndim
