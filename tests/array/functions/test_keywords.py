@@ -150,6 +150,6 @@ def test_bytes_in_fortrans_order():
 @pytest.mark.parametrize("given", [la.ones(3), [la.ones(3), la.ones(3)], [1, 2]])
 @pytest.mark.parametrize("make", [la.asarray, la.array])
 def test_a_wrong_keyword_is_refused_whatever_becomes_an_array(make, given):
-    with pytest.raises(TypeError, match=r"^asarray\(\) got an unexpected keyword argument 'chunkss'"):
+    with pytest.raises(TypeError, match=r"^asarray\(\) got an unexpected .* 'chunkss'"):
         make(given, chunkss=2)
     assert make(given, chunks=1).ndim
