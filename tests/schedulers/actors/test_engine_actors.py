@@ -118,6 +118,41 @@ def test_values_stay_in_the_cluster(client, monkeypatch):
     assert len(brought) == 1
 
 
+def with_late_ends(seconds, dask_worker):
+    """Have a worker tell the scheduler late that tasks have ended: after lazyflow's reports."""
+    send = type(dask_worker).batched_send
+
+    def send_late(message):
+        if message["op"] == "task-finished":
+            dask_worker.loop.call_later(seconds, send, dask_worker, message)
+        else:
+            send(dask_worker, message)
+
+    if seconds:
+        dask_worker.batched_send = send_late
+    else:
+        del dask_worker.batched_send
+
+
+def test_an_actor_gets_a_value_that_the_scheduler_has_not_heard_of_yet(client, monkeypatch):
+    from lazyflow.schedulers.cluster.dask.engine import DaskEngine
+
+    brought = []
+    bring = DaskEngine.bring
+    monkeypatch.setattr(
+        DaskEngine, "bring", lambda self, remotes: brought.append(remotes) or bring(self, remotes))
+    weights = Weights(1)
+    assert weights.get().result().shape == (1,)
+    client.run(with_late_ends, 0.1)
+    try:
+        made = persist(*(delayed(np.full)(SIZE, float(i)) for i in range(3)))
+        steps = [weights.set(each) for each in made]
+        assert [step.result() for step in steps] == [None] * 3
+    finally:
+        client.run(with_late_ends, 0)
+    assert brought == []
+
+
 def test_a_value_whose_holder_died_is_brought_again(client):
     without_actors(client)
     counters = [Counter(), Counter()]

@@ -35,7 +35,7 @@ from lazyflow.schedulers.cluster.actors.link import EngineLink
 from lazyflow.schedulers.cluster.actors.worker import EngineActor
 from lazyflow.schedulers.cluster.dask.client import ClientReference, DaskHandle, WatchedState
 from lazyflow.schedulers.cluster.dask.in_worker import settle
-from lazyflow.schedulers.cluster.engine import Engine
+from lazyflow.schedulers.cluster.engine import Engine, HeldValue
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 # -- the direct way between a client and the workers, where there is one ------------------
@@ -273,6 +273,7 @@ class DaskLink(EngineLink):
         self._nanny: str | None = None
         self._is_made = False
         self._is_free = True
+        self._lent: list[Any] = []  # the keys of values that the next message names
         client = reference.get()
         post = engine.post
         client.futures[self.key] = WatchedState(
@@ -302,12 +303,22 @@ class DaskLink(EngineLink):
     def is_free(self) -> bool:
         return self._is_free and self._is_made and self._address is not None
 
+    def lend(self, packed: Any) -> Any:
+        if isinstance(packed, HeldValue):
+            self._lent.append(packed.current_handle().key)
+        return super().lend(packed)
+
     def send(self, messages: ActorMessages) -> None:
         self._is_free = False
         client = self._reference.get()
-        client.loop.add_callback(self._send_now, client, messages)
+        lent, self._lent = self._lent, []
+        client.loop.add_callback(self._send_now, client, messages, lent)
 
-    async def _send_now(self, client: Any, messages: ActorMessages) -> None:
+    async def _send_now(self, client: Any, messages: ActorMessages, lent: list[Any]) -> None:
+        for key in lent:  # before the scheduler has heard of a value, the actor asks in vain
+            state = client.futures.get(key)
+            if state is not None and state.status == "pending":
+                await state.wait()
         message = {
             "actor": self.key, "function": "take", "args": [to_serialize(messages)], "kwargs": {},
         }
