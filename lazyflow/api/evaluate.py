@@ -698,6 +698,7 @@ def optimize(
     graph: 2 tasks, 0 of them values; 2 results are wanted
     merge: 1 of 2 tasks is equal to another one and joins it
     fuse: no task runs in one unit with its input
+    order: the users of a result start right after it
     """
     options = RunOptions("optimize", unknown, traverse=traverse)
     targets = Targets(args, options.traverse)

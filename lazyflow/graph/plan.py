@@ -1,9 +1,9 @@
 """From a graph to a plan: the same tasks as numbers and lists, which is what schedulers run.
 
-`in_order` walks from the wanted tasks to the leaves without recursion and numbers each task in
-the order in which one worker would run them: depth first, the higher input first, so that few
-values are alive at once. What is not reached is not in the plan: unneeded tasks are culled by
-that. The passes, which `make_plan` runs, merge and fuse the rest.
+`order.in_order` walks from the wanted tasks to the leaves and numbers each task in the order in
+which one worker would run them. What is not reached is not in the plan: unneeded tasks are culled
+by that. The passes, which `make_plan` runs, merge and fuse the rest, and choose the order of
+those that are ready at once.
 
 A plan never changes once it is made, and it holds no state of any run: several threads may run
 one plan at once, and a trace runs one again and again.
@@ -36,12 +36,12 @@ from lazyflow.finalizers import WeakTable
 from lazyflow.graph.items import Item
 from lazyflow.graph.kinds import LAZY, kinds
 from lazyflow.graph.options import DEFAULT, OPERATOR, Options
+from lazyflow.graph.order import in_order, is_better_by_number, most_by_number, most_newest_first
 from lazyflow.graph.task import (
     HELD,
     VALUE,
     Task,
     function_name,
-    height_of,
     is_leaf,
     place_text,
     set_key,
@@ -55,6 +55,7 @@ class _Fields:
     """The fields of a plan, while they are filled in."""
 
     __slots__ = (
+        "by_number",
         "consumers",
         "end",
         "has_scheduler_options",
@@ -80,6 +81,7 @@ class _Fields:
     leaves: list[int]
     slow: set[int]
     priorities: dict[int, int]
+    by_number: bool
     heads: list[int] | None
     may_merge: bool
     has_scheduler_options: bool
@@ -115,6 +117,8 @@ class Plan(_Fields):
         The tasks with options that the quick path of a run does not serve.
     priorities
         The priorities that were given, by task number.
+    by_number
+        Whether the ready task with the lowest number goes first; else the one made ready last.
     heads
         The first task of each task's fused unit, or None when nothing was fused.
     may_merge
@@ -133,7 +137,7 @@ class Plan(_Fields):
         plan.needs = [0] * (end + 1)
         plan.ready, plan.leaves = [], []
         plan.slow, plan.priorities, plan.heads = set(), {}, None
-        plan.may_merge = plan.has_scheduler_options = False
+        plan.may_merge = plan.has_scheduler_options = plan.by_number = False
         _link(plan)
         plan.__class__ = cls  # last: a plan refuses assignment
         counted: Plan = plan
@@ -154,17 +158,20 @@ class Plan(_Fields):
 
     def fused(self, heads: list[int] | None) -> Plan:
         """Return this plan with other units."""
-        return self if heads == self.heads else self._changed(self.tasks, heads)
+        return self if heads == self.heads else self._changed(heads=heads)
 
     def with_tasks(self, tasks: list[Task]) -> Plan:
         """Return this plan with other tasks, which differ in their literals alone."""
-        return self._changed(tasks, self.heads)
+        return self._changed(tasks=tasks)
 
-    def _changed(self, tasks: list[Task], heads: list[int] | None) -> Plan:
+    def run_by_number(self, by_number: bool) -> Plan:
+        """Return this plan with another order of ready tasks."""
+        return self if by_number == self.by_number else self._changed(by_number=by_number)
+
+    def _changed(self, **fields: Any) -> Plan:
         plan: Any = object.__new__(_Fields)
         for name in _Fields.__slots__:
-            setattr(plan, name, getattr(self, name))
-        plan.tasks, plan.heads = tasks, heads
+            setattr(plan, name, fields.get(name, getattr(self, name)))
         plan.__class__ = Plan
         changed: Plan = plan
         return changed
@@ -226,51 +233,6 @@ def _is_taken_apart(plan: Any, i: int) -> bool:
     """Tell whether only items of result `i` are used: taking them checks its length."""
     end, tasks = plan.end, plan.tasks
     return all(j != end and tasks[j]._func.__class__ is Item for j in Plan.uses(plan, i))
-
-
-def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:
-    """Return the tasks below `wanted`, each after its inputs, depth first; and their numbers.
-
-    Each task is visited twice: at first its inputs go on the stack above it, and when it is on
-    top again all of them have numbers.
-    """
-    order: list[Task] = []
-    number: dict[Task, int] = {}
-    stack = list(wanted)
-    stack.reverse()
-    met = number.get
-    while stack:
-        task = stack[-1]
-        at = met(task)
-        if at is None:
-            inputs = task._inputs
-            if inputs:
-                number[task] = -1
-                if len(inputs) == 2:
-                    first, second = inputs
-                    if first._height < second._height:
-                        stack.append(first)
-                        stack.append(second)
-                    else:
-                        stack.append(second)
-                        stack.append(first)
-                    continue
-                if len(inputs) > 1:
-                    lowest_first = list(inputs)
-                    lowest_first.reverse()  # of equally high ones the first ends on top
-                    lowest_first.sort(key=height_of)
-                    stack.extend(lowest_first)
-                    continue
-                if inputs[0] not in number:
-                    stack.append(inputs[0])
-                    continue
-        elif at >= 0:
-            stack.pop()
-            continue
-        stack.pop()
-        number[task] = len(order)
-        order.append(task)
-    return order, number
 
 
 def plan_of(tasks: list[Task], number: dict[Task, int], wanted: Sequence[Task]) -> Plan:
@@ -471,6 +433,7 @@ def explain_plan(wanted: Sequence[Task]) -> str:
     graph: 5 tasks, 0 of them values; 1 result is wanted
     merge: 2 of 5 tasks are equal to others and join them
     fuse: 3 tasks run as 2 units, the longest of 2 tasks
+    order: the users of a result start right after it
     """
     plan = plan_of(*in_order(wanted), wanted)
     outputs = _counted(len(plan.outputs), "result is", "results are")
@@ -605,8 +568,31 @@ def _explain_fuse(before: Plan, after: Plan) -> str:
     return f"{_counted(len(after))} run as {units}, the longest of {max(sizes.values()):,} tasks"
 
 
+def choose_order(plan: Plan, optimize: bool = True) -> Plan:
+    """Let ready tasks start by number where that keeps fewer values alive: see `graph.order`.
+
+    >>> from lazyflow import delayed
+    >>> x, y = ([[delayed(abs)(-1) for _ in range(8)] for _ in range(8)] for _ in "xy")
+    >>> product = [delayed(sum)([delayed(max)(x[i][k], y[k][j]) for k in range(8)])
+    ...            for i in range(8) for j in range(8)]
+    >>> make_plan(product).by_number, make_plan(product[:1]).by_number
+    (True, False)
+    """
+    return plan.run_by_number(not plan.priorities and is_better_by_number(plan))
+
+
+def _explain_order(before: Plan, after: Plan) -> str:
+    if not after.by_number:
+        return "the users of a result start right after it"
+    return (
+        f"ready tasks start by number, which keeps {most_by_number(after):,} values alive at most "
+        f"instead of {most_newest_first(after):,}"
+    )
+
+
 #: Every pass, in the order in which they run.
 PASSES = [
     PlanPass("merge", merge, _explain_merge),
     PlanPass("fuse", fuse, _explain_fuse),
+    PlanPass("order", choose_order, _explain_order),
 ]

@@ -436,7 +436,8 @@ class Run(BaseRun):
             self.observers.time_here()
         self.arrivals = _counters(plan.needs)
         self.releases = _counters([len(u) if u.__class__ is list else 1 for u in plan.consumers])
-        self.ready: Any = PriorityQueue(plan) if plan.priorities else plan.ready.copy()
+        self.is_ranked = plan.by_number or bool(plan.priorities)
+        self.ready: Any = PriorityQueue(plan) if self.is_ranked else plan.ready.copy()
         self.copied: set[int] = set()  # results of which each consumer gets a copy
         if plan.slow or request.check_mutation or self.deadline:
             self.attention.append(None)
@@ -492,7 +493,7 @@ class Run(BaseRun):
         on_start, on_end, timer = observers.on_start, observers.on_end, observers.timer
         alone: Any = observers if timer is None else timer.of(worker)
         take = self.ready.pop
-        prioritized = self.ready if plan.priorities else None
+        ranked = self.ready if self.is_ranked else None
         own: list[int] = []  # items and attributes of the last result: they stay in this thread
         try:
             while True:
@@ -553,10 +554,10 @@ class Run(BaseRun):
                         if left is None or next(left, True):
                             if users == end:
                                 self._complete()
-                            elif prioritized is None:
+                            elif ranked is None:
                                 i = users
                             else:
-                                i = prioritized.swap(users)
+                                i = ranked.swap(users)
                                 if i < 0:
                                     self.scheduler.offer(self, 1)
         finally:
@@ -577,7 +578,7 @@ class Run(BaseRun):
                     made.append(user)
         if not made:
             return -1
-        if self.plan.priorities:
+        if self.is_ranked:
             self.ready.extend(made)
             self.scheduler.offer(self, len(made))
             return -1
