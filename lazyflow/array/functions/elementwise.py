@@ -214,8 +214,6 @@ def clip(
     low: Any = a_min if min is None else min
     high: Any = a_max if max is None else max
     x: Any = Array(as_node(a))
-    if low is None and high is None:
-        x = call_ufunc(np.positive, (x,))  # as NumPy, which refuses booleans so
     if x.dtype.kind in "iu":  # numbers that the dtype does not have bound nothing, as in NumPy
         limits = np.iinfo(x.dtype)
         low = None if type(low) is int and low <= limits.min else low
@@ -226,6 +224,8 @@ def clip(
         x = call_ufunc(np.maximum, (x, low), dtype=dtype)
     elif high is not None:
         x = call_ufunc(np.minimum, (x, high), dtype=dtype)
+    else:
+        x = call_ufunc(np.positive, (x,), dtype=dtype)  # as NumPy, which refuses booleans so
     return x if out is None else as_result(x.expr, out)
 
 
@@ -269,7 +269,8 @@ def real(x: ArrayLike) -> Array:
     >>> la.real(la.asarray([1 + 2j, 3])).compute()
     array([1., 3.])
     """
-    return as_array(x) if as_node(x).dtype.kind != "c" else _part_seen(as_array(x), "real")
+    kind = as_node(x).dtype.kind
+    return _part_seen(as_array(x), "real") if kind in "cO" else as_array(x)
 
 
 def imag(x: ArrayLike) -> Array:
@@ -280,7 +281,7 @@ def imag(x: ArrayLike) -> Array:
     array([2., 0.])
     """
     node = as_node(x)
-    if node.dtype.kind != "c":
+    if node.dtype.kind not in "cO":
         return Array(broadcast_node(elementwise.constant(np.zeros((), node.dtype)), node.shape))
     return _part_seen(as_array(x), "imag")
 
@@ -292,8 +293,9 @@ def _part_seen(x: Array, part: str) -> Array:
         )
 
     look = operator.attrgetter(part)
-    node = elementwise.function(look, (x.expr,), look(np.empty(0, x.dtype)).dtype)
-    return cast(Array, seen(x, node, look, put))
+    part_seen = look(np.empty(0, x.dtype))
+    node = elementwise.function(look, (x.expr,), part_seen.dtype)
+    return cast(Array, seen(x, node, look, put)) if part_seen.flags.writeable else Array(node)
 
 
 def _with_part(x: Any, values: Any, part: str) -> Any:

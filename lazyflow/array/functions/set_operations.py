@@ -13,6 +13,7 @@ from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.sets import isin, unique
 from lazyflow.array.functions.sorting import sort
+from lazyflow.array.nodes.align import SizesNeeded
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Array:
@@ -60,7 +61,13 @@ def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Ar
     array([1, 3])
     """
     x = flat(ar1) if assume_unique else unique(ar1)
-    found: Array = x[isin(x, unique(ar2), invert=True)]
+    others = unique(ar2)
+    try:
+        alone = isin(x, others, invert=True)
+    except SizesNeeded:  # types that NumPy compares in a way that depends on the length
+        x = x.with_known_sizes()
+        alone = isin(x, others, invert=True)
+    found: Array = x[alone]
     return found
 
 

@@ -27,6 +27,21 @@ def test_sets_of_two_arrays(name, kind):
     check(function(x, la.from_array(b[:0], chunks=1)), function(a, b[:0]))
 
 
+@pytest.mark.parametrize("kinds", [("i8", "M8[D]"), ("M8[D]", "f8"), ("U3", "M8[D]"), ("O", "i8")])
+@pytest.mark.parametrize("count", [1, 30])  # NumPy compares with few one by one, and sorts many
+def test_what_is_not_in_an_array_of_another_type(kinds, count):
+    a, x, *_ = two(kinds[0])
+    b = two(kinds[1])[2][:count]
+    try:
+        expected = np.setdiff1d(a, b)
+    except TypeError:
+        with pytest.raises(TypeError):
+            np.setdiff1d(x, la.from_array(b, chunks=11)).compute()
+    else:
+        check(np.setdiff1d(x, la.from_array(b, chunks=11)), expected)
+        check(np.setdiff1d(x, b), expected)
+
+
 def test_places_and_order_in_sets():
     a, x, b, y = two("f8")
     check_all(np.intersect1d(x, y, return_indices=True),
