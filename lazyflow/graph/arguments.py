@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import copy
 import operator
+import os
+import pickle
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from operator import is_not
@@ -29,6 +31,7 @@ from lazyflow.graph.kinds import (
     DICTVIEW,
     FRAME,
     FROZENSET,
+    IMMUTABLE,
     ITERATOR,
     LIST,
     LISTLIKE,
@@ -235,16 +238,50 @@ _QUICK = frozenset({list, dict, set})
 _LONG = 1 << 14  # items: the copies of shorter containers take less than 131 kB each
 
 
-class _Shared(list[Any]):
-    """A list of one copy of a long container, for all calls that were given the same items."""
+class SharedCopy(list[Any]):
+    """A list of one copy of a long container, for all calls that were given the same items.
 
-    __slots__ = ("__weakref__",)
+    One of numbers and texts is pickled once, to a buffer that all its users have in common, and
+    unpickled once in each process: no task edits it, as each gets a copy.
+    """
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
+    __slots__ = ("__weakref__", "_packed")
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        packed = self._pack() if protocol >= 5 else None
+        if packed is None:
+            return list, (list(self),)
+        name, data = packed
+        return _received_copy, (name, pickle.PickleBuffer(data))
+
+    def _pack(self) -> tuple[bytes, bytes] | None:
+        try:
+            return self._packed
+        except AttributeError:
+            only = self[0]
+            types = {*map(type, only), *map(type, only.values() if type(only) is dict else ())}
+            # Other items may change while the container has the same ones.
+            plain = IMMUTABLE.issuperset(types)
+            self._packed: tuple[bytes, bytes] | None = (
+                (os.urandom(16), pickle.dumps(only, 5)) if plain else None)
+            return self._packed
 
 
-_shared: WeakValues[_Shared] = WeakValues()  # by the id of what was copied
+_received: WeakValues[SharedCopy] = WeakValues()  # by the names that their senders gave them
+_latest: list[SharedCopy] = []  # which lives on between two tasks
+_KEPT = 128 << 20  # bytes of a pickle: a longer one is unpickled again when no task has it
+
+
+def _received_copy(name: bytes, data: Any) -> SharedCopy:
+    copy = _received.get(name)
+    if copy is None:
+        _received[name] = copy = SharedCopy([pickle.loads(data)])
+    if len(memoryview(data)) <= _KEPT:
+        _latest[:] = [copy]
+    return copy
+
+
+_shared: WeakValues[SharedCopy] = WeakValues()  # by the id of what was copied
 
 
 def shared_copy(item: Any, copier: Make) -> list[Any]:
@@ -257,7 +294,7 @@ def shared_copy(item: Any, copier: Make) -> list[Any]:
         return [mine]
     known = _shared.get(id(item))
     if known is None or not _has_the_same(mine, known[0]):
-        _shared[id(item)] = known = _Shared([mine])
+        _shared[id(item)] = known = SharedCopy([mine])
     return known
 
 
