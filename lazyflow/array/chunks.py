@@ -124,9 +124,9 @@ def by_axis(given: Mapping[int, Any], ndim: int, names: str) -> dict[int, Any]:
     ValueError
         There is no such axis; the message begins with `names`.
     """
-    wrong = [axis for axis in given if not -ndim <= axis < ndim]
-    if wrong:
-        raise ValueError(f"{names} axis {wrong[0]}, but the array has {ndim} axes")
+    for axis in given:
+        if not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
+            raise ValueError(f"{names} axis {axis!r}, but the array has {ndim} axes")
     return {axis % ndim: each for axis, each in given.items()}
 
 

@@ -34,6 +34,7 @@ from lazyflow.array.functions.arguments import (
     ChunksLike,
     DTypeLike,
     as_array,
+    as_numpy_tells,
     assign_out,
 )
 from lazyflow.array.functions.elementwise import where
@@ -173,6 +174,8 @@ def _of_several(kind: str, ending: str, default: Any) -> Callable[..., Array]:
     ) -> Array:
         known(a)
         node = as_array(a).expr
+        if s is not None and axes is None:  # which is deprecated
+            as_numpy_tells(np.fft.fftn, np.zeros((1,) * node.ndim), [1] * len(s))
         pairs = _lengths_and_axes(node, s, axes)
         kinds = [others] * len(pairs)
         if pairs or first or last:
@@ -251,18 +254,22 @@ def fft_wrap(
     base = name.rstrip("2n")
     if name not in globals() or base not in _LENGTHS:
         raise ValueError(f"Given unknown `kind` {name}: name a transform of np.fft by kind=")
-    several = name != base
 
-    def transform(a: Any, n: Any = None, axis: Any = None) -> Array:
+    def of_one_axis(a: Any, n: Any = None, axis: Any = None) -> Array:
         known(a)
         node = as_array(a).expr
-        if several:
-            axes = (-2, -1) if axis is None and name[-1] == "2" else axis
-            pairs = _lengths_and_axes(node, n, axes)
-        else:
-            pairs = [(n, axis_of(-1 if axis is None else axis, node.ndim))]
+        pairs = [(n, axis_of(-1 if axis is None else axis, node.ndim))]
         return Array(_wrapped(fft_func, name, base, node, pairs, dtype))
 
+    def of_several(a: Any, s: Any = None, axes: Any = None) -> Array:
+        known(a)
+        node = as_array(a).expr
+        axes = (-2, -1) if axes is None and name[-1] == "2" else axes
+        return Array(
+            _wrapped(fft_func, name, base, node, _lengths_and_axes(node, s, axes), dtype)
+        )
+
+    transform = of_one_axis if name == base else of_several
     return _named(transform, name, f"{_WORDS[base]} by another library")
 
 

@@ -145,6 +145,12 @@ def test_lazy_values_become_arrays_by_from_delayed(make):
         make(lazyflow.delayed(np.ones)(3))
 
 
+@pytest.mark.parametrize("name", ["add", "modf", "isnan", "arctan2"])
+def test_ufuncs_say_what_those_of_numpy_say(name):
+    for what in "nin", "nout", "nargs", "ntypes", "types", "identity", "signature", "__name__":
+        assert getattr(getattr(la, name), what) == getattr(getattr(np, name), what)
+
+
 def test_compute_and_persist_are_there():
     x = la.arange(4, chunks=2)
     assert la.compute(x.sum(), x.max()) == (6, 3)

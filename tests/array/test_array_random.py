@@ -170,8 +170,12 @@ def test_no_seed_is_fresh_entropy():
 
 def test_generators_of_numpy_give_a_seed_and_ours_are_returned():
     for make in (np.random.default_rng, np.random.RandomState, np.random.PCG64):
-        one, other = [values(la.random.default_rng(make(3)).random(4)) for _ in range(2)]
+        one, other = [
+            values(of(make(3)).random(4)) for of in (la.random.default_rng, la.random.Generator)
+        ]
         np.testing.assert_array_equal(one, other)
+    fresh = la.random.Generator(np.random.PCG64)
+    assert (values(fresh.random(4)) != values(la.random.Generator(np.random.PCG64).random(4))).all()
     theirs = np.random.default_rng(3)
     one, other = [values(la.random.default_rng(theirs).random(4)) for _ in range(2)]
     assert (one != other).all()
@@ -263,6 +267,11 @@ def test_choice():
     np.testing.assert_allclose(np.bincount(found, minlength=5) / 30_000, [0, 0.5, 0.2, 0.3, 0],
                                atol=0.02)
     assert found.dtype == np.int64
+    chances = np.array([0.3, 0.7])
+    one, other = [
+        la.random.default_rng(4).choice(2, 90, p=p) for p in (chances, la.asarray(chances))
+    ]
+    np.testing.assert_array_equal(values(one), values(other))
     many = np.linspace(0, 1, 1000) / np.linspace(0, 1, 1000).sum()
     for kw in ({}, {"p": many}):
         names = np.array([f"{k}-" for k in range(1000)], object)
@@ -334,6 +343,16 @@ def test_parameters_that_are_chunked_are_checked_when_computed(name, params):
     x = getattr(la.random.default_rng(0), name)(*params)
     with pytest.raises(ValueError, match=r"< 0|left > mode"):
         x.compute()
+
+
+def test_chunks_of_rows_are_those_of_their_size():
+    def draw(size, chunks):
+        return la.random.default_rng(1).multinomial(20, [0.2, 0.5, 0.3], size, chunks=chunks)
+
+    assert draw((5, 4), (2, 3)).chunks == draw((5, 4), (2, 3, -1)).chunks == (
+        (2, 2, 1), (3, 1), (3,)
+    )
+    np.testing.assert_array_equal(values(draw((5, 4), (2, 3))), values(draw((5, 4), -1)))
 
 
 @pytest.mark.parametrize("options", [{}, {"replace": False}, {"p": np.arange(20) / 190}])

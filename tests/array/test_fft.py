@@ -85,9 +85,21 @@ def test_errors_are_those_of_numpy_at_the_call(call, error):
             call(fft, x)
 
 
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
+def test_lengths_without_axes_are_deprecated_as_in_numpy(name):
+    for fft, x in (np.fft, VALUES), (la.fft, chunked()):
+        with pytest.warns(DeprecationWarning, match="`axes` should not be `None`") as told:
+            getattr(fft, name)(x, (2, 3))
+    assert told[0].filename == __file__
+
+
 def test_transforms_of_other_libraries():
     check(la.fft.fft_wrap(scipy.fft.rfft)(chunked()), scipy.fft.rfft(VALUES))
     check(la.fft.fft_wrap(scipy.fft.irfft2)(chunked(), (4, 6)), scipy.fft.irfft2(VALUES, (4, 6)))
+    wrapped = la.fft.fft_wrap(scipy.fft.rfft2)(chunked(), s=(4, 6), axes=(1, 0))
+    check(wrapped, scipy.fft.rfft2(VALUES, s=(4, 6), axes=(1, 0)))
+    wrapped = la.fft.fft_wrap(scipy.fft.rfft)(chunked(), n=4, axis=0)
+    check(wrapped, scipy.fft.rfft(VALUES, n=4, axis=0))
     dct = la.fft.fft_wrap(scipy.fft.dct, kind="fft")
     check(dct(chunked(), axis=0), scipy.fft.dct(VALUES, axis=0))
     with pytest.raises(ValueError, match="unknown `kind` dct"):

@@ -64,6 +64,8 @@ def indices(
            [10, 11, 12]])
     """
     shape = tuple(map(operator.index, dimensions))
+    if dtype is None and not sparse:
+        dtype = float  # NumPy's np.empty decides
     sizes = normalize_chunks(chunks, shape, None, dtype)
     thin = tuple([
         arange(n, dtype=dtype, chunks=(sizes[k],))[
@@ -198,7 +200,8 @@ def unravel_index(indices: ArrayLike, shape: Any, order: Any = "C") -> tuple[Arr
     """
     node = as_node(indices)
     shape = tuple(shape) if np.iterable(shape) else (shape,)
-    np.unravel_index(np.zeros(0, node.dtype), shape, order)  # its errors, now
+    few: Any = 0 if shape else node.ndim * (1,)
+    np.unravel_index(np.zeros(few, node.dtype), shape, order)  # its errors, now
     return tuple([
         Array(elementwise.function(_coordinate, (node,), np.intp, shape=shape, order=order, at=at))
         for at in range(len(shape))

@@ -138,14 +138,25 @@ def _refuse_text(bins: Any) -> None:
         )
 
 
+def _limits(given: Any) -> Any:
+    """Return the argument `range` as numbers, which NumPy's checks need now, or None."""
+    if given is None:
+        return None
+    pair = tuple(given) if np.iterable(given) else ()
+    if len(pair) != 2:
+        raise ValueError(
+            f"range= must be a pair of numbers, the lowest and the highest; got {given!r:.100}"
+        )
+    return evaluate.compute(*pair)
+
+
 def _edges(
     node: Expr, bins: Any, limits: Any, several: bool = False
 ) -> tuple[Expr, int | None]:
     """Return the edges of bins, and the number of bins if all are as wide."""
     _refuse_text(bins)
-    if limits is not None:
-        limits = evaluate.compute(*limits)  # edges are of numbers, and NumPy's checks need them
-    if isinstance(bins, Array):
+    limits = _limits(limits)
+    if isinstance(bins, Array) and bins.ndim:
         if bins.ndim != 1:
             raise ValueError("`bins` must be 1d, when an array")
         return bins.expr, None
@@ -154,6 +165,7 @@ def _edges(
         if np.any(edges[:-1] > edges[1:]):
             raise ValueError("`bins` must increase monotonically, when an array")
         return as_node(edges), None
+    bins = bins.compute() if isinstance(bins, Array) else bins
     edges = _even_edges(np.empty(0, node.dtype), bins, limits, several)
     if limits is not None or node.size == 0:
         return as_node(edges), int(bins)
@@ -193,8 +205,7 @@ def _by_rule(node: Expr, bins: Any, limits: Any, weights: Any) -> Any:
         raise TypeError(
             "Automated estimation of the number of bins is not supported for weighted data"
         )
-    limits = None if limits is None else evaluate.compute(*limits)
-    return number_of_bins(Array(node), bins, limits)
+    return number_of_bins(Array(node), bins, _limits(limits))
 
 
 def histogram(

@@ -94,6 +94,9 @@ class UFunc:
         self.nin = ufunc.nin
         self.nout = ufunc.nout
         self.nargs = ufunc.nargs
+        self.types, self.ntypes = ufunc.types, ufunc.ntypes
+        self.identity = ufunc.identity
+        self.signature = ufunc.signature
 
     @with_lengths
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -592,6 +592,11 @@ class BlockInfos:
             ]
             found[place] = {
                 **_whole(chunks),
+                # Along axes of which the function gets all blocks as one, that is the only one.
+                "num-chunks": tuple([
+                    1 if len(span) == len(sizes) else len(sizes)
+                    for span, sizes in zip(spans, chunks, strict=True)
+                ]),
                 "array-location": [
                     (edge[span.start], edge[span.stop])
                     for edge, span in zip(bounds, spans, strict=True)

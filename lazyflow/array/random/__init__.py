@@ -45,7 +45,7 @@ __all__ = ["Generator", "RandomState", "default_rng", "seed"]
 
 
 class Generator(Sampling):
-    """Draws chunked arrays of distributions; made by `default_rng`.
+    """Draws chunked arrays of distributions; made by `default_rng`, or of what that takes.
 
     Methods are those of ``np.random.Generator``, with the same parameters but ``out=``, and
     ``chunks=`` as of `normalize_chunks`. Seeds give other values than NumPy's do.
@@ -103,9 +103,6 @@ class RandomState(Generator):
     (3,)
     """
 
-    def __init__(self, seed: Any = None, calls: int = 0) -> None:
-        super().__init__(_sequence(seed), calls)
-
     def randint(
         self, low: ArrayLike, high: ArrayLike | None = None, size: Size = None,
         dtype: DTypeLike = int, *, chunks: ChunksLike = "auto",
@@ -161,7 +158,7 @@ class RandomState(Generator):
         >>> bool((x == state.rand(100)).all())
         True
         """
-        super().__init__(_sequence(seed))
+        super().__init__(seed)
 
     def random_sample(self, size: Size = None, *, chunks: ChunksLike = "auto") -> Array:
         """Return floats drawn evenly from 0 up to, without, 1.
@@ -204,7 +201,8 @@ def default_rng(seed: Any = None) -> Generator:
     ----------
     seed
         An integer or several, or a ``np.random.SeedSequence``; None: another seed at each call.
-        From one of NumPy's generators a seed is drawn; a `Generator` is returned as it is.
+        From one of NumPy's generators or bit generators a seed is drawn, and the class of a bit
+        generator is None; a `Generator` is returned as it is.
 
     Examples
     --------
@@ -213,18 +211,7 @@ def default_rng(seed: Any = None) -> Generator:
     >>> rng.normal(size=(4, 3), chunks=2)
     lazyflow.Array<normal, shape=(4, 3), dtype=float64, chunksize=(2, 2)>
     """
-    return seed if isinstance(seed, Generator) else Generator(_sequence(seed))
-
-
-def _sequence(seed: Any) -> np.random.SeedSequence:
-    if isinstance(seed, np.random.SeedSequence):
-        return seed
-    if isinstance(seed, np.random.RandomState | np.random.Generator):
-        seed = seed.bytes(32)
-        return np.random.SeedSequence(int.from_bytes(seed, "little"))
-    if isinstance(seed, np.random.BitGenerator):
-        return np.random.SeedSequence(seed.random_raw(4).tolist())
-    return np.random.SeedSequence(seed)
+    return seed if isinstance(seed, Generator) else Generator(seed)
 
 
 _default = RandomState()

@@ -35,14 +35,27 @@ def spread(x: Array, loc: Any, scale: Any) -> Array:
 _PROBED = 10_000  # elements of array parameters up to which they are checked when a call is made
 
 
+def _sequence(seed: Any) -> np.random.SeedSequence:
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    if isinstance(seed, np.random.RandomState | np.random.Generator):
+        seed = seed.bytes(32)
+        return np.random.SeedSequence(int.from_bytes(seed, "little"))
+    if isinstance(seed, type) and issubclass(seed, np.random.BitGenerator):
+        seed = None
+    if isinstance(seed, np.random.BitGenerator):
+        return np.random.SeedSequence(seed.random_raw(4).tolist())
+    return np.random.SeedSequence(seed)
+
+
 class Streams:
     """A seed, a number for each call, and arrays that are drawn of them."""
 
-    def __init__(self, seed: np.random.SeedSequence, calls: int = 0) -> None:
-        self._seed = seed
+    def __init__(self, seed: Any = None, calls: int = 0) -> None:
+        self._seed = _sequence(seed)
         self._calls = calls
         self._lock = Lock()
-        first, second = seed.generate_state(2, np.uint64).tolist()
+        first, second = self._seed.generate_state(2, np.uint64).tolist()
         self._key = first, second
 
     def __reduce__(self) -> Any:

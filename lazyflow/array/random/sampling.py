@@ -24,7 +24,7 @@ from lazyflow.array.random.discrete import Discrete
 from lazyflow.array.random.generator import Size, in_memory, probe, size_of
 from lazyflow.array.random.streams import Correlated, Stream, Values
 
-Floats = Sequence[float] | np.ndarray[Any, Any]
+Floats = Sequence[float] | np.ndarray[Any, Any] | Array
 Validity = Literal["warn", "raise", "ignore"]
 Factoring = Literal["svd", "eigh", "cholesky"]
 
@@ -50,7 +50,8 @@ class Sampling(Discrete):
             An element may be chosen again. Otherwise one task draws the sample, because each
             element depends on all others.
         p
-            The probability of each element; without it, all are alike.
+            The probability of each element; without it, all are alike. A chunked array is computed
+            when this is called.
         axis
             Along which there is chosen.
         shuffle
@@ -63,6 +64,8 @@ class Sampling(Discrete):
         >>> bool((x == "a").sum() > 800)
         True
         """
+        if isinstance(p, Array):
+            p = p.compute()
         if isinstance(a, Array) or np.ndim(in_memory(a, "choice")) > 1:
             x = as_array(a).with_known_sizes()
             (axis,) = np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
@@ -295,7 +298,12 @@ class Sampling(Discrete):
         self, name: str, params: tuple[Any, ...], size: Size, width: int, dtype: Any,
         chunks: ChunksLike, /, **options: Any,
     ) -> Array:
-        return self._made(name, params, (*size_of(size), width), dtype, chunks, 1, options)
+        shape = size_of(size)
+        if isinstance(chunks, Sequence) and not isinstance(chunks, str) and (
+            len(chunks) == len(shape)
+        ):
+            chunks = (*chunks, -1)  # they are of `size`
+        return self._made(name, params, (*shape, width), dtype, chunks, 1, options)
 
 
 def _vector(value: Any, method: str) -> Values:

@@ -150,6 +150,11 @@ class frompyfunc:
         func = named(self.__name__, _elements_applied, self.func, self.nin, self.nout)
         return apply_gufunc(func, self.signature, *args, output_dtypes=[object] * self.nout)
 
+    def outer(self, a: Any, b: Any) -> Any:
+        """Return the results for all pairs of an element of `a` and one of `b`."""
+        one, other = as_array(a), as_array(b)
+        return self(one[(..., *[None] * other.ndim)], other)
+
     def __repr__(self) -> str:
         return f"<lazyflow.array.frompyfunc {self.__name__!r}>"
 

@@ -174,7 +174,7 @@ def apply_gufunc(
         The dtype of each result, or an array that has it; one, or a list of them. Without either,
         `func` is tried on made-up blocks when a dtype is first asked for.
     output_sizes
-        Lengths of core dimensions that no input has.
+        Lengths of core dimensions of the results that no input has, or that results have otherwise.
     vectorize
         `func` works on core dimensions only: call it in a loop over the others (`np.vectorize`).
     allow_rechunk
@@ -292,10 +292,10 @@ def _lengths(parsed: Signature, sizes: Sizes, output_sizes: dict[str, int]) -> d
     """Return the length of each core dimension of the results."""
     found: dict[str, Any] = {}
     for name in {name for core in parsed.outputs for name in core}:
-        if ("core", name) in sizes:
-            (found[name],) = sizes["core", name]
-        elif name in output_sizes:
+        if name in output_sizes:
             found[name] = output_sizes[name]
+        elif ("core", name) in sizes:
+            (found[name],) = sizes["core", name]
         elif name.isdigit():
             found[name] = int(name)
         else:

@@ -38,6 +38,7 @@ def test_flat_indices_and_coordinates(order):
     wrapped = la.ravel_multi_index([x, x[:1]], (3, 4), mode=("wrap", "clip"), order=order)
     check(wrapped, np.ravel_multi_index([a, np.broadcast_to(a[:1], a.shape)], (3, 4),
                                         mode=("wrap", "clip"), order=order))
+    assert la.unravel_index(la.asarray(0), (), order) == np.unravel_index(np.array(0), (), order)
     with pytest.raises(ValueError, match="index 23 is out of bounds for array with size 6"):
         la.unravel_index(x, (2, 3), order)[0].compute()
     with pytest.raises(ValueError, match="invalid entry in coordinates array"):

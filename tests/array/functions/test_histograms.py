@@ -48,6 +48,8 @@ def test_histogram_with_lazy_edges():
     (0, None, ValueError, "`bins` must be positive"),
     (3, (2, 1), ValueError, "max must be larger than min"),
     ([3, 1], None, ValueError, "`bins` must increase monotonically"),
+    (3, 4, ValueError, "range= must be a pair of numbers, the lowest and the highest; got 4"),
+    ("auto", (1,), ValueError, r"range= must be a pair of numbers.*got \(1,\)"),
 ])
 def test_bins_that_are_none(bins, limits, error, words):
     with pytest.raises(error, match=words):
@@ -74,6 +76,14 @@ def test_a_range_may_be_lazy(bins):
     x = la.from_array(a, chunks=4)
     found = la.histogram(x, bins, (x.min(), x.max()))[0].compute()
     np.testing.assert_array_equal(found, np.histogram(a, bins)[0])
+
+
+def test_the_number_of_bins_may_be_lazy():
+    a = np.arange(10.0)
+    for found, expected in zip(
+        la.histogram(la.from_array(a, chunks=4), la.asarray(4)), np.histogram(a, 4), strict=True
+    ):
+        check(found, expected)
 
 
 def test_histogram_of_infinite_range():

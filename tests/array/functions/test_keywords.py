@@ -116,6 +116,12 @@ def test_unknown_lengths_are_refused_where_it_is_asked_for():
     assert la.stack([x[:3], unknown], allow_unknown_chunksizes=True).shape == (2, 3)
 
 
+@pytest.mark.parametrize("axis", [3, "lat", 1.5])
+def test_rechunk_of_an_axis_that_is_not_there(axis):
+    with pytest.raises(ValueError, match=f"chunks for axis {axis!r}, but the array has 2 axes"):
+        la.ones((4, 6)).rechunk({axis: 2})
+
+
 def test_rechunk_balances(nothing_told):
     x = la.arange(220, chunks=50)
     assert x.rechunk(100, balance=True).chunks == ((110, 110),)

@@ -289,7 +289,9 @@ def test_out_and_casting():
     (lambda: la.concatenate([la.asarray(1), la.asarray(2)]), "zero-dimensional arrays"),
     (lambda: la.stack([la.ones(3), la.ones(4)]), "all input arrays must have the same shape"),
     (lambda: la.block([[la.ones(1)], la.ones(1)]), "List depths are mismatched"),
+    (lambda: la.block([1, []]), "List depths are mismatched"),
     (lambda: la.block([]), "List at arrays cannot be empty"),
+    (lambda: la.block([[1], []]), r"List at arrays\[1\] cannot be empty"),
     (lambda: la.concatenate([la.ones(3)], axis=1), "axis 1 is out of bounds"),
 ])
 def test_joining_errors(call, words):

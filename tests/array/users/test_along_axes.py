@@ -47,6 +47,9 @@ def test_frompyfunc_and_vectorize(scheduler):
     for found, expected in zip(la.frompyfunc(divmod, 2, 2)(x, 3),
                                np.frompyfunc(divmod, 2, 2)(np.arange(7), 3), strict=True):
         check(found, expected, scheduler)
+    y = np.arange(1, 5).reshape(2, 2)
+    check(la.frompyfunc(pow, 2, 1).outer(x, la.from_array(y, chunks=1)),
+          np.frompyfunc(pow, 2, 1).outer(np.arange(7), y), scheduler)
     check(la.vectorize(lambda a, b: a + b)(x, 0.5), np.arange(7) + 0.5, scheduler)
     check(la.vectorize(str, otypes=["U2"])(x), np.arange(7).astype("U2"), scheduler)
 

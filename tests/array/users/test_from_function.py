@@ -20,5 +20,6 @@ def test_functions_of_indices(here):
     check(found, np.fromfunction(f, (3, 4), dtype=int, scale=10))
     assert ((2, 2), (2, 2)) in shapes
     check(la.fromfunction(lambda i: i / 2, (5,), chunks=2), np.arange(5) / 2)
+    check(la.fromfunction(f, (3, 4), dtype=None), np.fromfunction(f, (3, 4), dtype=None))
     with pytest.raises(TypeError, match="pass shape="):
         la.fromfunction(f)

@@ -29,6 +29,9 @@ def test_apply_gufunc_works_on_core_dimensions():
                         axes=[2, 0]),
         np.moveaxis(a[..., :2], -1, 0),
     )
+    shorter = la.apply_gufunc(np.diff, "(i)->(i)", x, axis=1, output_sizes={"i": a.shape[1] - 1},
+                              allow_rechunk=True)
+    check(shorter, np.diff(a, axis=1))
     check(
         la.apply_gufunc(np.cross, "(3),(3)->(3)", la.ones((4, 3), chunks=(2, 3)), [1.0, 2.0, 3.0]),
         np.cross(np.ones((4, 3)), [1.0, 2.0, 3.0]),

@@ -228,13 +228,17 @@ def block(arrays: Any) -> Array:
     array([[1., 0., 0.],
            [0., 0., 0.]])
     """
-    depth = _depth(arrays, ())
+    empty: list[str] = []
+    depth = _depth(arrays, (), empty)
+    if empty:
+        raise ValueError(f"List at {empty[-1]} cannot be empty")
     leaves = list(_leaves(arrays))
     ndim = max(depth, *[np.ndim(x) for x in leaves])
     return _blocked(arrays, depth, ndim)
 
 
-def _depth(arrays: Any, place: tuple[int, ...]) -> int:
+def _depth(arrays: Any, place: tuple[int, ...], empty: list[str]) -> int:
+    """Return how deep lists are nested; names of those without elements are appended to `empty`."""
     name = "arrays" + "".join(f"[{i}]" for i in place)
     if isinstance(arrays, tuple):
         raise TypeError(
@@ -244,8 +248,9 @@ def _depth(arrays: Any, place: tuple[int, ...]) -> int:
     if not isinstance(arrays, list):
         return 0
     if not arrays:
-        raise ValueError(f"List at {name} cannot be empty")
-    depths = [_depth(x, (*place, i)) for i, x in enumerate(arrays)]
+        empty.append(name)
+        return 1
+    depths = [_depth(x, (*place, i), empty) for i, x in enumerate(arrays)]
     for i, one in enumerate(depths):
         if one != depths[0]:
             raise ValueError(

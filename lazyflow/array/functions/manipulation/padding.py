@@ -13,11 +13,13 @@ from lazyflow.array.functions.elementwise import around, where
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.rearranging import along, flip
 from lazyflow.array.functions.manipulation.shaping import broadcast_to
+from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
 from lazyflow.array.functions.ranges import arange
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.functions.reductions.means import mean
 from lazyflow.array.functions.reductions.quantiles import median
 from lazyflow.array.nodes.elementwise import constant
+from lazyflow.array.nodes.task_parts import named
 
 _OPTIONS = {
     "constant": "constant_values", "linear_ramp": "end_values", "maximum": "stat_length",
@@ -37,18 +39,21 @@ _CHECKED = (*_REDUCTIONS, "constant", "linear_ramp")
 
 
 def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
-    """Return an array with more elements around it; parameters as np.pad, without functions.
+    """Return an array with more elements around it; parameters as ``np.pad``.
 
-    Narrow edges become part of the chunks beside them.
+    Narrow edges become part of the chunks beside them. A function as `mode` is called for each
+    vector along an axis, which is one chunk in the meantime.
 
     >>> import lazyflow.array as la
     >>> x = la.pad(la.arange(5, chunks=3), (2, 1), "reflect")
     >>> x.chunks, x.compute()
     (((5, 3),), array([2, 1, 0, 1, 2, 3, 4, 3]))
     """
-    value = _option(mode, kwargs)
+    value: Any = None if callable(mode) else _option(mode, kwargs)
     x = as_array(array).with_known_sizes()
     widths = _widths(pad_width, x.ndim)
+    if callable(mode):
+        return _filled_by(mode, pad(x, widths), widths, kwargs)
     if not x.size and mode not in ("constant", "empty"):
         return _of_nothing(x, widths)
     found = x
@@ -66,13 +71,27 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     return found.astype(x.dtype)
 
 
+def _filled_by(
+    func: Any, padded: Array, widths: list[tuple[int, int]], options: dict[str, Any]
+) -> Array:
+    """Return an array whose edges, now zeros, a function of vectors fills, axis after axis."""
+    found = padded
+    for axis, pair in enumerate(widths):
+        op = NumpyOp(named("pad", _fill_vectors, func, pair, axis, options), ())
+        found = Array(along_axis(op, found.expr, axis, found.dtype)).rechunk(padded.chunks)
+    return found
+
+
+def _fill_vectors(func: Any, pair: tuple[int, int], axis: int, options: Any, block: Any) -> Any:
+    found = block.copy()
+    vectors = np.moveaxis(found, axis, -1)
+    for place in np.ndindex(vectors.shape[:-1]):
+        func(vectors[place], pair, axis, options)
+    return found
+
+
 def _option(mode: Any, given: dict[str, Any]) -> Any:
     """Return the value of the keyword that a mode takes."""
-    if callable(mode):
-        raise TypeError(
-            "pad() of chunked arrays takes no function as mode. Pad with mode='empty', and fill "
-            "the edges in by x.map_blocks(...) or by assignment, x[:2] = ..."
-        )
     if mode not in _OPTIONS:
         raise ValueError(f"mode '{mode}' is not supported")
     option = _OPTIONS[mode]

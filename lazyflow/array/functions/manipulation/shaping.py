@@ -22,7 +22,7 @@ from lazyflow.array.functions.arguments import (
     broadcast_node,
     lengths_of,
 )
-from lazyflow.array.nodes.align import broadcast_shape
+from lazyflow.array.nodes.align import broadcast_shape, common_chunks
 from lazyflow.array.nodes.elementwise import constant
 from lazyflow.array.nodes.expr import Expr, turned_back
 from lazyflow.array.nodes.rechunking import rechunk
@@ -263,7 +263,7 @@ def broadcast_to(
 
 
 def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Array, ...]:
-    """Return arrays broadcast to their common shape.
+    """Return arrays broadcast to their common shape, in the chunks that operations on them have.
 
     >>> import lazyflow.array as la
     >>> x, y = la.broadcast_arrays(la.arange(3), la.asarray([[1], [2]]))
@@ -274,7 +274,11 @@ def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Array, ...]
     arrays = [as_array(x) for x in args]
     known(*arrays)
     shape: Any = broadcast_shape([x.shape for x in arrays])
-    return tuple([broadcast_to(x, shape, subok) for x in arrays])
+    chunks = common_chunks([x.expr for x in arrays])
+    return tuple([
+        broadcast_to(x, shape, subok, chunks=None if x.chunks == chunks else chunks)
+        for x in arrays
+    ])
 
 
 # -- lengths ------------------------------------------------------------------------------------
