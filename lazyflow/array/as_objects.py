@@ -151,6 +151,12 @@ class AsObjects:
     def __complex__(self: Any) -> complex:
         return complex(self._scalar(complex))
 
+    def __format__(self: Any, spec: str) -> str:
+        if self.ndim or not spec:  # ``f"{x}"`` computes nothing, as ``str(x)``
+            return object.__format__(self, spec)
+        __tracebackhide__ = True  # for IPython and pytest
+        return format(self.compute(), spec)
+
     def __round__(self: Any, ndigits: int | None = None) -> Any:
         if self.ndim:
             raise TypeError("type Array doesn't define __round__ method: write x.round(n)")

@@ -260,6 +260,10 @@ def test_what_is_rounded_by_python():
     assert round(x[1]) == 2
     assert type(round(x[1])) is int
     assert round(la.from_array(np.array([1.26], object))[0], 1) == 1.3
+    assert f"{x[0]:.2f}, {x[1]:5}" == f"{x[0].compute():.2f}, {x[1].compute():5}"
+    assert f"{x[0]}" == str(x[0])
+    with pytest.raises(TypeError, match="unsupported format string"):
+        f"{x:.2f}"
     with pytest.raises(TypeError, match=r"__round__.*x\.round\(n\)"):
         round(x, 1)
     with pytest.raises(TypeError, match="__round__"):

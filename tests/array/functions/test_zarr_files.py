@@ -61,3 +61,12 @@ def test_places_and_options_of_zarr(tmp_path, where, zarr_format):
     assert group["inner/x"].attrs["units"] == "m" and not group["inner/x"].compressors
     with pytest.raises(ValueError, match=r"holds \['x'\]: name an array of it by component="):
         la.from_zarr(group["inner"])
+
+
+def test_shards_are_read_whole():
+    zarr = pytest.importorskip("zarr")
+    stored = zarr.create_array({}, shape=(100, 90), chunks=(5, 3), shards=(20, 9), dtype="u1")
+    with lazyflow.config.set(chunk_bytes=500):
+        rows, columns = la.from_array(stored).chunks
+    assert not any(n % 20 for n in rows[:-1]) and not any(n % 9 for n in columns[:-1])
+    assert len(rows) * len(columns) > 10

@@ -102,7 +102,7 @@ def from_array(
 
 
 def _own_chunks(x: Any) -> Any:
-    sizes = getattr(x, "chunks", None)
+    sizes = getattr(x, "shards", None) or getattr(x, "chunks", None)  # zarr reads whole shards
     if not sizes or len(sizes) != len(x.shape):
         return None
     return [(n,) if isinstance(n, int | np.integer) else tuple(n) for n in sizes]
