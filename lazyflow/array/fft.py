@@ -174,8 +174,9 @@ def _of_several(kind: str, ending: str, default: Any) -> Callable[..., Array]:
     ) -> Array:
         known(a)
         node = as_array(a).expr
-        if s is not None and axes is None:  # which is deprecated
-            as_numpy_tells(np.fft.fftn, np.zeros((1,) * node.ndim), [1] * len(s))
+        if s is not None:  # without axes, or with None for a length, that is deprecated
+            few = [n if n is None else 1 for n in s]
+            as_numpy_tells(np.fft.fftn, np.zeros((1,) * node.ndim), few, axes)
         pairs = _lengths_and_axes(node, s, axes)
         kinds = [others] * len(pairs)
         if pairs or first or last:

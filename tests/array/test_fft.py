@@ -86,10 +86,14 @@ def test_errors_are_those_of_numpy_at_the_call(call, error):
 
 
 @pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
-def test_lengths_without_axes_are_deprecated_as_in_numpy(name):
+@pytest.mark.parametrize("s, axes, words", [
+    ((2, 3), None, "`axes` should not be `None`"),
+    ((2, None), (0, 1), "Passing an array containing `None` values to `s`"),
+])
+def test_lengths_are_deprecated_as_in_numpy(name, s, axes, words):
     for fft, x in (np.fft, VALUES), (la.fft, chunked()):
-        with pytest.warns(DeprecationWarning, match="`axes` should not be `None`") as told:
-            getattr(fft, name)(x, (2, 3))
+        with pytest.warns(DeprecationWarning, match=words) as told:
+            getattr(fft, name)(x, s, axes)
     assert told[0].filename == __file__
 
 
