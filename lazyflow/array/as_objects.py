@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.dispatch import functions
+from lazyflow.array.nodes.block_kinds import OtherKind
 
 #: Versions of the Array API standard that the namespace has.
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -59,6 +60,8 @@ class AsObjects:
                 "an array that has to be computed can't be given without a copy (copy=False)"
             )
         __tracebackhide__ = True  # for IPython and pytest
+        if self._expr.kind is not None:
+            raise OtherKind(self._expr.kind, "np.asarray")
         found = np.asarray(self.compute())
         return found if dtype is None else found.astype(dtype, copy=False)
 
