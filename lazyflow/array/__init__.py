@@ -74,7 +74,8 @@ Views
     `diagonal`, windows) are independent arrays here.
 The Array API standard, version 2024.12
     has its names, keywords and types here. Where it and NumPy differ, NumPy's rules hold: `argsort`
-    keeps the order of equal elements with ``stable=True`` only, and ``inf // 1`` is NaN.
+    keeps the order of equal elements with ``stable=True`` only, and ``inf // 1`` is NaN. A length
+    that values tell is None in `shape`, but for scikit-learn, which counts classes by it: computed.
 Results without axes
     stay arrays without axes until they are computed, and are then scalars of native byte order.
 """

@@ -42,6 +42,16 @@ def _array_namespace(*, api_version: str | None = None) -> ModuleType:
     return sys.modules["lazyflow.array"]
 
 
+def asked_by_sklearn() -> bool:
+    """Tell whether the function that asks for an attribute is one of scikit-learn.
+
+    With ``array_api_dispatch=True`` it counts classes, and rows of a class, by ``shape[0]``, for
+    which the standard allows None where values tell; all of its classifiers and their metrics do.
+    """
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name.startswith("sklearn.")
+
+
 class AsObjects:
     """The part of `Array` that gives its values to NumPy, Numba and Python when they ask."""
 

@@ -12,7 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from lazyflow.api import evaluate, graph_pickle
 from lazyflow.api.collection import Collection
 from lazyflow.array.aliases import Aliased, field_seen, item_seen, transposed_seen
-from lazyflow.array.as_objects import AsObjects
+from lazyflow.array.as_objects import AsObjects, asked_by_sklearn
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, known
@@ -68,8 +68,11 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Lengths of the axes; None: not known yet."""
-        return self._expr.shape
+        """Lengths of the axes; None: not known yet. For scikit-learn, which counts, computed."""
+        shape = self._expr.shape
+        if None in shape and asked_by_sklearn():
+            return self.with_known_sizes()._expr.shape
+        return shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
