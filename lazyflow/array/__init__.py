@@ -61,6 +61,11 @@ NumPy arrays as operands
     expression is computed raises `InputMutated`: pass a copy, ``x + b.copy()``. Only `from_array`,
     `asarray` and ``array(copy=False)`` refer to the memory itself, as it is when it is read.
     The rule is the same on all schedulers.
+Blocks that are no NumPy arrays
+    (of scipy.sparse, pydata's sparse, CuPy) come from `from_array`, and from functions of your own:
+    found by ``meta=``, or by trying the function. Slices, joins, transposes, chunks, ufuncs, sums
+    and other simple reductions, and products are computed by their own library, and so is the
+    result of `compute`. All else refuses and names `map_blocks`; only `todense` makes NumPy's.
 Views
     are those of NumPy: a write into ``x[1:3]``, ``x.T``, ``x['field']``, ``x.real`` or a reshape
     without a copy writes into `x`, and they show later writes into `x`. Arrays computed from views,
@@ -69,7 +74,8 @@ Views
     `diagonal`, windows) are independent arrays here.
 The Array API standard, version 2024.12
     has its names, keywords and types here. Where it and NumPy differ, NumPy's rules hold: `argsort`
-    keeps the order of equal elements with ``stable=True`` only, and ``inf // 1`` is NaN.
+    keeps the order of equal elements with ``stable=True`` only, and ``inf // 1`` is NaN. A length
+    that values tell is None in `shape`, but for scikit-learn, which counts classes by it: computed.
 Results without axes
     stay arrays without axes until they are computed, and are then scalars of native byte order.
 """
@@ -86,6 +92,7 @@ Results without axes
 #   users/, overlap     functions of users' own on blocks, windows and elements
 #   random/, linalg/    random arrays; matrices
 #   fft, ma, stats      Fourier transforms; arrays with masks; statistical tests
+#   other_kinds         arrays whose blocks are no NumPy arrays
 #
 # Functions are found by the table in names.py; their modules, and what makes and runs kernels, are
 # loaded when they are first needed.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.dispatch import functions
+from lazyflow.array.nodes.block_kinds import OtherKind
 
 #: Versions of the Array API standard that the namespace has.
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -41,6 +42,16 @@ def _array_namespace(*, api_version: str | None = None) -> ModuleType:
     return sys.modules["lazyflow.array"]
 
 
+def asked_by_sklearn() -> bool:
+    """Tell whether the function that asks for an attribute is one of scikit-learn.
+
+    With ``array_api_dispatch=True`` it counts classes, and rows of a class, by ``shape[0]``, for
+    which the standard allows None where values tell; all of its classifiers and their metrics do.
+    """
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name.startswith("sklearn.")
+
+
 class AsObjects:
     """The part of `Array` that gives its values to NumPy, Numba and Python when they ask."""
 
@@ -59,6 +70,8 @@ class AsObjects:
                 "an array that has to be computed can't be given without a copy (copy=False)"
             )
         __tracebackhide__ = True  # for IPython and pytest
+        if self._expr.kind is not None:
+            raise OtherKind(self._expr.kind, "np.asarray")
         found = np.asarray(self.compute())
         return found if dtype is None else found.astype(dtype, copy=False)
 

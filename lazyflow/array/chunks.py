@@ -330,9 +330,11 @@ def refuse_sparse(block: Any) -> None:
     """
     if hasattr(block, "tocsr"):
         raise TypeError(
-            f"a chunk is sparse ({type(block).__name__}), which NumPy can't join, slice or compute "
-            "with. Rechunk to whole rows before the chunks become sparse, x.rechunk({1: -1}), or "
-            "make them dense: x.map_blocks(lambda chunk: chunk.toarray(), dtype=x.dtype)"
+            f"a chunk is sparse ({type(block).__name__}), but the function that made it was given "
+            f"with the dtype alone. Say so, and chunks are joined and cut by SciPy: "
+            f"map_blocks(..., meta={type(block).__module__.split('._')[0]}."
+            f"{type(block).__name__}((0, 0))). Or make them dense: "
+            "x.map_blocks(lambda chunk: chunk.toarray(), dtype=x.dtype)"
         )
 
 

@@ -12,14 +12,15 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from lazyflow.api import evaluate, graph_pickle
 from lazyflow.api.collection import Collection
 from lazyflow.array.aliases import Aliased, field_seen, item_seen, transposed_seen
-from lazyflow.array.as_objects import AsObjects
+from lazyflow.array.as_objects import AsObjects, asked_by_sklearn
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, known
 from lazyflow.array.foreign import of_dask, plain, refuse_lazy
 from lazyflow.array.missing import missing
 from lazyflow.array.nodes.align import SizesNeeded
-from lazyflow.array.nodes.expr import Expr, Index, give_line
+from lazyflow.array.nodes.block_kinds import is_other_kind, kind_name
+from lazyflow.array.nodes.expr import Expr, Index, LazyDtype, give_line
 from lazyflow.array.nodes.indexing import keys
 from lazyflow.array.nodes.sources import TaskBlocks, taken_in
 from lazyflow.graph.kinds import FOREIGN, kinds
@@ -67,8 +68,11 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Lengths of the axes; None: not known yet."""
-        return self._expr.shape
+        """Lengths of the axes; None: not known yet. For scikit-learn, which counts, computed."""
+        shape = self._expr.shape
+        if None in shape and asked_by_sklearn():
+            return self.with_known_sizes()._expr.shape
+        return shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -309,7 +313,9 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         dtype = self._expr.known_dtype or "?"
         shape, chunk = [str(sizes).replace("None", "?") for sizes in (self.shape, self.chunksize)]
-        return f"lazyflow.Array<{self._expr.name}, {shape=!s}, {dtype=!s}, chunksize={chunk}>"
+        known = self._expr.known_dtype is not None and self._expr.kind is not None
+        kind = f", blocks={kind_name(self._expr.kind)}" if known else ""
+        return f"lazyflow.Array<{self._expr.name}, {shape=!s}, {dtype=!s}, chunksize={chunk}{kind}>"
 
     def _repr_html_(self) -> str:
         html: str = service("array_html")(self)
@@ -324,9 +330,10 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 
     def __reduce__(self) -> Any:
         dtype = self.dtype  # before there are tasks, which check what they know
+        kind = self._expr.kind
         (self,) = type(self).__lazyflow_optimize__([self])
         data = graph_pickle.packed_together(self.__lazyflow_tasks__())
-        return _from_tasks, (data, dtype, self.chunks, self._expr.memory_order)
+        return _from_tasks, (data, dtype, self.chunks, self._expr.memory_order, kind)
 
     # -- methods that are functions too -----------------------------------------------------------
 
@@ -373,6 +380,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
     to_delayed = method("to_delayed")
     to_hdf5 = method("to_hdf5_method", "Return ``la.to_hdf5(filename, datapath, self, ...)``.")
     to_zarr = method("to_zarr")
+    todense = method("todense")
     topk = method("topk")
     trace = method("trace")
     var = method("var")
@@ -385,9 +393,10 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 
 
 def _from_tasks(
-    data: bytes, dtype: np.dtype[Any], chunks: Chunks, order: tuple[int, ...]
+    data: bytes, dtype: np.dtype[Any], chunks: Chunks, order: tuple[int, ...], kind: Any = None
 ) -> Array:
-    return Array(TaskBlocks(graph_pickle.unpacked_together(data), dtype, chunks, order=order))
+    found = dtype if kind is None else LazyDtype.like(kind)
+    return Array(TaskBlocks(graph_pickle.unpacked_together(data), found, chunks, order=order))
 
 
 def as_node(x: Any) -> Expr:
@@ -395,6 +404,9 @@ def as_node(x: Any) -> Expr:
     if isinstance(x, Array):
         return x._expr
     refuse_lazy(x)
+    if is_other_kind(x):
+        found: Expr = functions["from_array"](x, -1).expr
+        return found
     if kinds[type(x)] == FOREIGN and (task := service("dask_task")(x)) is not None:
         return of_dask(x, task)
     return taken_in(plain(np.asanyarray(x)), x)

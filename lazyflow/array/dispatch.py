@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from lazyflow.array.evaluation import known
 from lazyflow.array.names import HELPERS, PUBLIC, by_name
 from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.block_kinds import OtherKind
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +56,8 @@ def __getattr__(name: str) -> Any:
 def with_lengths(function: F, name: str = "") -> F:
     """Return a function that computes unknown lengths of its arrays if it needs them.
 
-    Given an array with a mask, it is the one of `lazyflow.array.ma` of that name, or refuses.
+    Given an array with a mask, it is the one of `lazyflow.array.ma` of that name, or refuses; given
+    one whose blocks are no NumPy arrays, it is the rule of other_kinds.py, or refuses.
     """
 
     @wraps(function)
@@ -68,6 +70,9 @@ def with_lengths(function: F, name: str = "") -> F:
         except MaskGiven:
             rule = import_module("lazyflow.array.ma").masked_call(name or function.__name__)
             return rule(*args, **kwargs)
+        except OtherKind as error:
+            rules = import_module("lazyflow.array.other_kinds")
+            return rules.called(name or function.__name__, error, args, kwargs)
         return function(*args, **kwargs)
 
     return cast(F, call)

@@ -16,6 +16,7 @@ from lazyflow.api import evaluate
 from lazyflow.api.progress_events import watching
 from lazyflow.array.chunks import Chunks, block_slices, chunks_of, refuse_sparse
 from lazyflow.array.nodes.align import SizesNeeded
+from lazyflow.array.nodes.block_kinds import in_nested_lists, is_other_kind, joined
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import (
     Expr,
@@ -181,6 +182,8 @@ def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) ->
     if len(values) == 1:
         (found,) = values
         return found[()] if not chunks and isinstance(found, np.ndarray) else found
+    if is_other_kind(values[0]):
+        return joined(in_nested_lists(values, tuple(map(len, chunks))), range(len(chunks)))
     if any(None in sizes for sizes in chunks):
         chunks = chunks_of(tuple(map(len, chunks)), [value.shape for value in values])
     out = np.empty(tuple(map(sum, chunks)), common_dtype(values) if dtype is None else dtype)
@@ -365,6 +368,8 @@ def buffered(node: Expr) -> Expr:
     dtype = node.known_dtype
     if dtype is None or dtype.hasobject or None in node.shape or len(node.tasks) < 2:
         return node
+    if node.kind is not None:
+        return node
     if node.size * dtype.itemsize < _LARGE:
         return node
     made = BufferedBlocks(node, Result(node.whole or node.shape, dtype))
@@ -405,6 +410,7 @@ class Sized(Expr):
     """A node whose lengths were found out."""
 
     __slots__ = ()
+    of_any_kind = True
 
     def __init__(self, inputs: tuple[Expr, ...], chunks: Chunks) -> None:
         super().__init__(inputs, inputs[0].dtype_or_lazy, chunks)
@@ -486,7 +492,9 @@ def kept(node: Expr, tasks: Sequence[Task]) -> TaskBlocks:
 
     A dtype that is not known by now, to which the blocks were not held, is what they have.
     """
-    dtype: Any = node.known_dtype or LazyDtype(partial(_dtype_of_blocks, tasks, node.chunks))
+    dtype: Any = node.dtype_or_lazy
+    if node.kind is None:
+        dtype = node.known_dtype or LazyDtype(partial(_dtype_of_blocks, tasks, node.chunks))
     return TaskBlocks(tasks, dtype, node.chunks, order=node.memory_order)
 
 

@@ -89,6 +89,7 @@ PUBLIC: dict[str, str] = {
     "functions.storage.npy_stacks": "from_npy_stack to_npy_stack",
     "functions.storage.storing": "store",
     "functions.storage.zarr_files": "from_zarr to_zarr",
+    "other_kinds": "todense",
     "functions.types": (
         "__array_namespace_info__ can_cast common_type iscomplexobj isrealobj min_scalar_type "
         "result_type"

@@ -26,7 +26,7 @@ def test_a_number_is_a_program_and_its_code_is_it():
 #: What no step calls.
 NO_STEP = {
     "Array", "from_delayed", "to_delayed", "wait_compiled", "report",  # nothing of NumPy's
-    "PerformanceWarning", "__array_namespace_info__",
+    "todense", "PerformanceWarning", "__array_namespace_info__",
     "normalize_chunks",  # of chunks alone
     "store", "to_zarr", "from_zarr", "from_npy_stack", "to_npy_stack", "to_hdf5",  # files
     "coarsen", "moment", "push", "reshape_blockwise", "shuffle",  # dask's

@@ -15,6 +15,7 @@ from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.elementwise import conjugated
 from lazyflow.array.nodes.blas_threads import share_of_threads
+from lazyflow.array.nodes.block_kinds import check_is_numpy
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.users.gufuncs import apply_gufunc, parse
 
@@ -63,6 +64,7 @@ def matrices(a: Any) -> Array:
         It has fewer axes.
     """
     x = as_array(a)
+    check_is_numpy(x.expr, "a function of linalg")
     known(x)
     if x.ndim < 2:
         raise LinAlgError(

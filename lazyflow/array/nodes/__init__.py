@@ -2,11 +2,12 @@
 
 In reading order:
 
-expr, selection
-    One operation on arrays; what a view selects; a dtype that is found out later.
+expr, selection, block_kinds
+    One operation on arrays; what a view selects; a dtype that is found out later; blocks that are
+    no NumPy arrays.
 sources, views, align, elementwise, reductions, scan
     Where arrays come from, and the kinds that most functions are made of.
-rechunking, reshaped, joined, contraction, halo, indexing
+rechunking, reshaped, joined, pieces, contraction, halo, indexing
     Other chunks and shapes, products, neighbours, and index arrays.
 user_calls
     Functions of blocks: lazyflow's and users' own.

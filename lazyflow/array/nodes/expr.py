@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from lazyflow.array.chunks import Chunks, length
+from lazyflow.array.nodes.block_kinds import OtherKind
 from lazyflow.array.nodes.selection import Index, Selection
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.snapshots import Watch
@@ -26,13 +27,17 @@ from lazyflow.schedulers.core.snapshots import Watch
 
 
 class LazyDtype:
-    """A placeholder for the dtype of an array until it is asked for.
+    """A placeholder for the dtype and the kind of an array's blocks until they are asked for.
 
     find
-        Called without arguments, returns the dtype.
+        Called without arguments, returns the dtype, or an array like a block.
     needs
         Lazy dtypes that `find` asks for: found first, by a loop, so that a long chain of functions
         needs no recursion.
+    of_class
+        Whether a class made the blocks, or those that they are made of.
+    known
+        The dtype, if only the kind has to be found.
 
     Examples
     --------
@@ -41,12 +46,43 @@ class LazyDtype:
     (None, dtype('float32'), dtype('float32'))
     """
 
-    __slots__ = ("_find", "_needs", "known")
+    __slots__ = ("_asked", "_find", "_needs", "known", "meta", "of_class")
 
-    def __init__(self, find: Callable[[], np.dtype[Any]], needs: Iterable[LazyDtype] = ()) -> None:
-        self._find: Callable[[], np.dtype[Any]] | None = find
+    def __init__(
+        self, find: Callable[[], Any], needs: Iterable[LazyDtype] = (), of_class: bool = False,
+        known: np.dtype[Any] | None = None,
+    ) -> None:
+        self._find: Callable[[], Any] | None = find
         self._needs = tuple(needs)
-        self.known: np.dtype[Any] | None = None
+        self._asked = False
+        known_kinds = [each.of_class or each.meta is not None for each in self._needs]
+        self.of_class: bool = of_class or True in known_kinds
+        self.known = known
+        self.meta: Any = None
+
+    @classmethod
+    def like(cls, meta: Any) -> LazyDtype:
+        """Return what is known of blocks like an array."""
+        made = cls(lambda: meta, of_class=True, known=np.dtype(meta.dtype))
+        made.meta = meta
+        return made
+
+    def kind(self) -> Any:
+        """Return an array like the blocks if that is none of NumPy's, else None.
+
+        Where it is not known, only what follows from a class is found out: ``csr_array``.
+        """
+        if self.meta is None and self.of_class and not self._asked and self._find is not None:
+            self._asked = True
+            for each in self._needs:
+                each.get()
+            try:
+                found = self._find()
+            except TypeError:  # as who asks for the dtype is told
+                return None
+            if not isinstance(found, np.dtype):
+                self.meta = found
+        return self.meta
 
     def get(self) -> np.dtype[Any]:
         """Return the dtype; the first call finds it out."""
@@ -60,7 +96,10 @@ class LazyDtype:
             stack.pop()
             find = one._find
             if find is not None and one.known is None:
-                one.known = find()
+                found = find()
+                if not isinstance(found, np.dtype):
+                    one.meta, found = found, np.dtype(found.dtype)
+                one.known = found
                 one._find = None
                 one._needs = ()
         assert self.known is not None
@@ -154,6 +193,8 @@ class Expr:
     free
         Whether blocks of any other chunks could be made as cheaply, by `with_chunks`, because what
         is below is in memory or made from nothing.
+    of_any_kind
+        Whether its inputs may have blocks that are no NumPy arrays.
     called
         What messages call it, if not by the name of its class.
     watches
@@ -165,6 +206,7 @@ class Expr:
     watches: Sequence[Watch] = ()
 
     free = False
+    of_any_kind = False
     called: str = ""
     _values: ClassVar[Callable[[Expr], tuple[Any, ...]]]
 
@@ -184,6 +226,16 @@ class Expr:
         self.shape: tuple[int | None, ...] = tuple(map(length, chunks))
         self.chunks = tuple(map(_of_one_origin, chunks)) if None in self.shape else chunks
         self._line: Line | None = None
+        if not self.of_any_kind:
+            for x in inputs:
+                if type(x.dtype_or_lazy) is LazyDtype and (meta := x.kind) is not None:
+                    raise OtherKind(meta, self.called or "this function")
+
+    @property
+    def kind(self) -> Any:
+        """An array like the blocks, if they are no NumPy arrays."""
+        found = self.dtype_or_lazy
+        return found.kind() if type(found) is LazyDtype else None
 
     @property
     def dtype(self) -> np.dtype[Any]:

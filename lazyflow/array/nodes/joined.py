@@ -8,21 +8,29 @@ from itertools import accumulate
 from typing import Any
 
 from lazyflow.array.nodes.align import fitting
+from lazyflow.array.nodes.block_kinds import OtherKind
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import in_chunks
 from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.graph.task import Task
+
+_MIXED = "all arrays must have blocks of one kind"
 
 
 class Concatenate(Expr):
     """Inputs of one dtype, whose chunks are equal along all other axes."""
 
     __slots__ = ("_firsts", "axis")
+    of_any_kind = True
 
     def __init__(self, inputs: tuple[Expr, ...], axis: int) -> None:
         chunks = list(inputs[0].chunks)
         chunks[axis] = sum([x.chunks[axis] for x in inputs], ())
-        super().__init__(inputs, inputs[0].dtype, tuple(chunks))
+        kinds = {type(x.kind): x.kind for x in inputs}
+        if len(kinds) > 1:
+            meta = next(kind for kind in kinds.values() if kind is not None)
+            raise OtherKind(meta, "concatenate()", _MIXED)
+        super().__init__(inputs, inputs[0].dtype_or_lazy, tuple(chunks))
         self.axis = axis
         self._firsts = [0, *accumulate(len(x.chunks[axis]) for x in inputs)]
 

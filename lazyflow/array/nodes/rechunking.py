@@ -17,6 +17,7 @@ import numpy as np
 from lazyflow.array.chunks import Chunks, are_parts, in_steps, length, refuse_sparse
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, common_dtype
+from lazyflow.array.nodes.pieces import in_other_chunks
 from lazyflow.array.nodes.selection import Pick, Selection, cut
 from lazyflow.array.nodes.sources import TaskBlocks
 from lazyflow.array.nodes.task_parts import named
@@ -123,6 +124,8 @@ def rechunk(node: Expr, chunks: Chunks) -> Expr:
             raise SizesNeeded
     if node.free:
         return node.with_chunks(chunks)
+    if node.kind is not None:
+        return in_other_chunks(node, chunks)
     if isinstance(node, Rechunk):
         return in_chunks(node.inputs[0], chunks)
     return Rechunk((node,), chunks)

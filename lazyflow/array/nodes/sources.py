@@ -137,7 +137,9 @@ class Stored(Source):
 
     __slots__ = ("reader", "store")
 
-    def __init__(self, store: Any, reader: Any, dtype: np.dtype[Any], chunks: Chunks) -> None:
+    def __init__(
+        self, store: Any, reader: Any, dtype: np.dtype[Any] | LazyDtype, chunks: Chunks
+    ) -> None:
         super().__init__(dtype, chunks)
         self.store = store
         self.reader = reader

@@ -11,6 +11,7 @@ import numpy as np
 
 from lazyflow.api.lazy import Delayed
 from lazyflow.array.chunks import Chunks, length
+from lazyflow.array.nodes.block_kinds import is_other_kind, joined, made_up
 from lazyflow.array.nodes.expr import Expr, Index, LazyDtype, MakesTasks
 from lazyflow.array.nodes.task_parts import BlockPosition, named
 from lazyflow.graph.arguments import read_only
@@ -136,12 +137,16 @@ def takes(func: Any, keyword: str) -> bool:
         return False
 
 
-def declared(dtype: Any, meta: Any) -> np.dtype[Any] | None:
+def declared(dtype: Any, meta: Any) -> Any:
     """Return the dtype that a user gave by `dtype` or by an array like the result, if any.
+
+    It is a `LazyDtype` that is known already if the array is none of NumPy's.
 
     >>> declared("f4", None), declared(None, np.empty(0, "i2"))
     (dtype('float32'), dtype('int16'))
     """
+    if is_other_kind(meta):
+        return LazyDtype.like(meta if dtype is None else meta.astype(dtype))
     if dtype is None:
         if meta is None:
             return None
@@ -173,10 +178,19 @@ def dtype_of(
         Returns keywords that the function gets.
     """
     known = declared(dtype, meta)
-    if known is not None:
-        return known
-    made_up, needs = made_up_blocks(inputs, fakes)
-    return LazyDtype(lambda: np.asarray(tried(call, made_up(), extra())).dtype, needs)
+    of_class = meta is None and isinstance(call.func, type)
+    if known is not None and not of_class:
+        found: np.dtype[Any] | LazyDtype = known
+        return found
+    blocks, needs = made_up_blocks(inputs, fakes)
+    return LazyDtype(
+        lambda: dtype_or_block(tried(call, blocks(), extra())), needs, of_class, known
+    )
+
+
+def dtype_or_block(found: Any) -> Any:
+    """Return the dtype of what a function returned; a block that is no NumPy array as it is."""
+    return found if is_other_kind(found) else np.asarray(found).dtype
 
 
 def made_up_blocks(
@@ -189,13 +203,19 @@ def made_up_blocks(
     """
     types = [x.dtype_or_lazy for x in inputs]
 
-    def made_up() -> list[Any]:
+    def blocks() -> list[Any]:
         return [
-            fake(t.get() if isinstance(t, LazyDtype) else t)
+            _of_kind(t.meta, fake(t.get())) if isinstance(t, LazyDtype) else fake(t)
             for fake, t in zip(fakes, types, strict=True)
         ]
 
-    return made_up, [t for t in types if isinstance(t, LazyDtype)]
+    return blocks, [t for t in types if isinstance(t, LazyDtype)]
+
+
+def _of_kind(meta: Any, fake: Any) -> Any:
+    if isinstance(fake, list):
+        return [_of_kind(meta, each) for each in fake]
+    return fake if meta is None else made_up(meta, fake)
 
 
 def tried(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
@@ -350,6 +370,7 @@ class SingleResult(Expr):
     """
 
     __slots__ = ("call", "count", "which")
+    of_any_kind = True
 
     def __init__(
         self, inputs: tuple[Expr, ...], which: int, dtype: np.dtype[Any] | LazyDtype,
@@ -473,18 +494,6 @@ class InputBlocks(NamedTuple):
         return found
 
 
-def joined(blocks: Any, axes: Sequence[int]) -> Any:
-    """Return one array for nested lists of arrays, whose levels are these axes.
-
-    >>> joined([[np.ones((1, 2)), np.ones((1, 3))]], (0, 1)).shape
-    (1, 5)
-    """
-    first, *others = axes
-    if others:
-        blocks = [joined(each, others) for each in blocks]
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=first)
-
-
 class BlockCalls(Expr):
     """A user's function, called for each block.
 
@@ -495,6 +504,7 @@ class BlockCalls(Expr):
     """
 
     __slots__ = ("call", "checked", "shares")
+    of_any_kind = True
 
     def __init__(
         self,

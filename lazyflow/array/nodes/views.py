@@ -14,6 +14,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.expr import Expr, Recipe
+from lazyflow.array.nodes.pieces import part_of
 from lazyflow.array.nodes.selection import Pick, Selection, cut_lengths
 
 
@@ -76,7 +77,9 @@ def view(base: Expr, selection: Selection) -> Expr:
     if isinstance(base, View):
         selection = base.selection.then(selection)
         base = base.inputs[0]
-    return base if selection.is_identity(base.shape) else View((base,), selection)
+    if selection.is_identity(base.shape):
+        return base
+    return View((base,), selection) if base.kind is None else part_of(base, selection)
 
 
 def seen(

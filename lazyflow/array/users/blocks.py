@@ -23,6 +23,7 @@ class SomeBlocks(Expr):
 
     __slots__ = ("numbers",)
     called = "blocks"
+    of_any_kind = True
 
     def __init__(self, inputs: tuple[Expr, ...], numbers: tuple[Index, ...]) -> None:
         (node,) = inputs
@@ -30,7 +31,7 @@ class SomeBlocks(Expr):
             tuple([sizes[i] for i in each])
             for sizes, each in zip(node.chunks, numbers, strict=True)
         ])
-        super().__init__(inputs, node.dtype, chunks)
+        super().__init__(inputs, node.dtype_or_lazy, chunks)
         self.numbers = numbers
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:

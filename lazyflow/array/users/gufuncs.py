@@ -28,6 +28,7 @@ from lazyflow.array.nodes.user_calls import (
     SingleResult,
     declared,
     dtype_of,
+    dtype_or_block,
     made_up_blocks,
     ones,
     tried,
@@ -345,8 +346,8 @@ def _dtypes(
         return [dtype_of(call, None, None, nodes, fakes)]
     made_up, needs = made_up_blocks(nodes, fakes)
 
-    def find(k: int) -> np.dtype[Any]:
-        return np.asarray(tried(call, made_up(), {})[k]).dtype
+    def find(k: int) -> Any:
+        return dtype_or_block(tried(call, made_up(), {})[k])
 
     return [LazyDtype(partial(find, k), needs) for k in range(count)]
 

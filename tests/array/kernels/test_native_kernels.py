@@ -563,6 +563,24 @@ def test_comparisons_with_nan_are_silent_and_need_no_second_run(ufunc, monkeypat
     assert said(program, blocks) == []
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_moments_of_no_elements_are_silent_and_need_no_second_run(axis, monkeypatch):
+    from lazyflow.array.kernels import run as module
+
+    mask = np.random.default_rng(0).random((500, 250)) < 0.3  # in parts of it, none of a column
+    mask[:, 3] = mask[7] = False
+    program = Program((F8, B), (), ((0, Reduction(MOMENTS, (axis,), F8, 1)),))
+
+    def refused(*given):
+        raise AssertionError("the kernel raised a flag")
+
+    blocks = [np.ones(mask.shape), mask]
+    with config.set(kernels="native"), monkeypatch.context() as patched:
+        patched.setattr(module, "find_reports", refused)
+        (found,) = run_program(program, blocks)
+    np.testing.assert_array_equal(found[0], mask.sum(axis, keepdims=True))
+
+
 @pytest.mark.parametrize(
     ("step", "value", "words"),
     [

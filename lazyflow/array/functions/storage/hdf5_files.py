@@ -7,6 +7,7 @@ from typing import Any
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.storage.storing import store
+from lazyflow.array.nodes.block_kinds import check_is_numpy
 
 
 def to_hdf5(filename: Any, *args: Any, chunks: Any = True, **kwargs: Any) -> None:
@@ -57,6 +58,8 @@ def to_hdf5(filename: Any, *args: Any, chunks: Any = True, **kwargs: Any) -> Non
             "to_hdf5() needs h5py, which is not installed: pip install h5py"
         ) from error
     arrays = list(data.values())
+    for x in arrays:
+        check_is_numpy(x.expr, "to_hdf5()")
     known(*arrays)
     with h5py.File(filename, mode="a") as file:
         targets = [

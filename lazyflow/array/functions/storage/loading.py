@@ -19,6 +19,8 @@ from lazyflow.array.core import Array
 from lazyflow.array.foreign import plain, refuse_lazy
 from lazyflow.array.functions.arguments import ChunksLike, DTypeLike
 from lazyflow.array.functions.keywords import changes_nothing
+from lazyflow.array.nodes.block_kinds import dense, is_other_kind
+from lazyflow.array.nodes.expr import LazyDtype
 from lazyflow.array.nodes.sources import Const, InMemory, Region, Stored
 from lazyflow.array.nodes.user_calls import BlockCalls, BoundCall, declared
 from lazyflow.graph.kinds import FOREIGN, kinds
@@ -80,25 +82,29 @@ def from_array(
         if not hasattr(x, attribute):
             raise TypeError(
                 f"from_array() needs something with shape, dtype and slices; a {type(x).__name__} "
-                f"has no {attribute}. For a lazy value use from_delayed, for numbers asarray."
+                f"has no {attribute}. For a lazy value use from_delayed, for numbers asarray, for "
+                "a sparse matrix x.tocsr()."
             )
     if isinstance(x, np.ndarray):
         x = plain(x)
     shape = tuple(map(operator.index, x.shape))
     dtype: Any = x.dtype if isinstance(x, np.ndarray) else declared(x.dtype, None)
+    kind = LazyDtype.like(x[(slice(0, 1),) * len(shape)]) if is_other_kind(x) else None
     own = _own_chunks(x)
     found = normalize_chunks(chunks, shape, _limit(chunks, own, dtype), dtype, own)
     if inline_array:
         changes_nothing("inline_array=True", "an array is kept once, however many tasks read it")
     if isinstance(x, np.ndarray) and not (lock or getitem) and asarray is not False:
         return Array(Const(x)) if not shape else Array(InMemory(x, found))
-    if asarray is None and meta is not None:
-        asarray = meta is np.ndarray or isinstance(meta, np.ndarray)
+    if is_other_kind(meta):
+        kind = declared(dtype, meta)
+    if asarray is None and (meta is not None or kind is not None):
+        asarray = kind is None and (meta is np.ndarray or isinstance(meta, np.ndarray))
     if asarray is None:
         asarray = not hasattr(x, "__array_function__") or kinds[type(x)] == FOREIGN
     called = name if isinstance(name, str) else "from_array"
     reader = Reader(asarray, lock_of(lock), getitem or operator.getitem, called)
-    return Array(Stored(x, reader, dtype, found))
+    return Array(Stored(x, reader, dtype if asarray else kind or dtype, found))
 
 
 def _own_chunks(x: Any) -> Any:
@@ -150,7 +156,9 @@ class Reader:
     def __call__(self, store: Any, region: Region) -> Any:
         with held(self.lock):
             found = self.getitem(store, region)
-        return np.asarray(found) if self.asarray else found
+        if not self.asarray:
+            return found
+        return dense(found) if is_other_kind(found) else np.asarray(found)
 
     def __reduce__(self) -> Any:
         if guards_one_process(self.lock):

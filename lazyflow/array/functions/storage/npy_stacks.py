@@ -15,6 +15,7 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.functions.storage.storing import store
+from lazyflow.array.nodes.block_kinds import check_is_numpy
 from lazyflow.array.nodes.reductions import axis_of
 
 
@@ -81,6 +82,7 @@ def to_npy_stack(dirname: Any, x: Any, axis: int = 0) -> None:
     array([0, 1, 2, 3, 4, 5])
     """
     x = as_array(x).with_known_sizes()
+    check_is_numpy(x.expr, "to_npy_stack()")
     axis, folder = axis_of(axis, x.ndim), os.fspath(dirname)
     sizes = tuple([n for n in x.chunks[axis] if n]) or (0,)
     chunks = tuple([sizes if k == axis else (n,) for k, n in enumerate(x.shape)])

@@ -18,6 +18,7 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.checks import refuse_overlaps, telling_what_is_there
 from lazyflow.array.functions.storage.loading import held, lock_of
 from lazyflow.array.functions.storage.store_targets import StoreTarget
+from lazyflow.array.nodes.block_kinds import check_is_numpy
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below
 from lazyflow.array.nodes.lowering import Lowering
@@ -128,6 +129,8 @@ def _writers(
         raise ValueError(
             f"Different number of sources [{len(sources)}] and regions [{len(regions)}]"
         )
+    for x in sources:
+        check_is_numpy(x.expr, "store()")
     guard = lock_of(lock)
     writers = [
         StoreTarget.of(target, region, guard)

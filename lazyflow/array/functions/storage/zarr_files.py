@@ -10,6 +10,7 @@ from lazyflow.array.functions.arguments import ChunksLike
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.functions.storage.store_targets import StoreTarget, identity
 from lazyflow.array.functions.storage.storing import store
+from lazyflow.array.nodes.block_kinds import check_is_numpy
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.nodes.sources import Stored
 
@@ -99,6 +100,7 @@ def to_zarr(
     (2, 6)
     """
     zarr = _zarr()
+    check_is_numpy(arr.expr, "to_zarr()")
     arr = arr.with_known_sizes()
     if isinstance(url, zarr.Array):
         target = url

@@ -17,6 +17,7 @@ import numpy as np
 
 from lazyflow.array.kernels.native.llvm_reductions import (
     merged,
+    one_or_more,
     start,
     store_moments,
     total_of_row,
@@ -254,9 +255,7 @@ class _MomentsMerger(_Merger):
             return self._at(b, row, 0, index)
 
         total = self._sum(b, count)
-        none = b.let(f"fcmp oeq {kind} {total}, {b.zero(F8)}")
-        unit = b.fixed("double", "1.0")
-        some = b.let(f"select {b.wide('i1')} {none}, {kind} {unit}, {kind} {total}")
+        some = one_or_more(b, total)
 
         def counting(row: str, found: str) -> str:  # from the last row to the first
             at = b.let(f"sub i64 {b.let('sub i64 %rows, 1')}, {row}")

@@ -466,11 +466,20 @@ def choose(
 
 
 def _mean(b: Body, total: str, count: str) -> str:
+    return b.let(f"fdiv {b.type(F8)} {total}, {one_or_more(b, count)}")
+
+
+def one_or_more(b: Body, count: str) -> str:
+    """Return counts, and 1 for none, as what to divide by.
+
+    Without the fence LLVM would divide by 0, too, and select after that: this raises a flag, for
+    which NumPy's functions compute all again.
+    """
     kind = b.type(F8)
     none = b.let(f"fcmp oeq {kind} {count}, {b.zero(F8)}")
     one = b.fixed("double", "1.0")
     some = b.let(f"select {b.wide('i1')} {none}, {kind} {one}, {kind} {count}")
-    return b.let(f"fdiv {kind} {total}, {some}")
+    return b.intrinsic("arithmetic.fence", F8, some)
 
 
 def _square(text: Text, b: Body, value: str, mean: str, counts: str) -> str:
