@@ -1,5 +1,6 @@
 """Free ranges and shared memory against simple models, by random steps."""
 
+import mmap
 import os
 from itertools import pairwise
 
@@ -171,8 +172,13 @@ class SharedMemory(RuleBasedStateMachine):
         places = sorted((a, offset, whole_pages(size)) for a, offset, size in self.counts)
         for (a, start, length), (b, below, _) in pairwise(places):
             assert a != b or start + length <= below
-        for arena, file in self.readers[0]._files.items():
-            assert arena % 3 == 2 and os.fstat(file.fileno()).st_blocks * 512 <= (
+        assert all(arena % 3 == 2 for arena in self.readers[0]._files)
+
+    @precondition(lambda self: hasattr(mmap, "MADV_REMOVE"))
+    @invariant()
+    def no_other_pages(self):
+        for file in self.readers[0]._files.values():
+            assert os.fstat(file.fileno()).st_blocks * 512 <= (
                 self.arenas.in_use + self.arenas.recycled
             )
 
