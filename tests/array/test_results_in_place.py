@@ -113,7 +113,6 @@ def test_an_idle_pool_keeps_no_memory_for_results(monkeypatch):
         assert until(lambda: not result_memory._unused)
 
 
-@writes_into_results
 def test_blocks_come_back_where_no_memory_can_be_lent(monkeypatch):
     asked = []
 

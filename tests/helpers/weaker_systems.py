@@ -12,10 +12,12 @@ def _needs(has, weaker):
 
 # lazyflow does not look there, where tests hide it from lazyflow.
 _HAS_PROC = os.path.isdir("/proc/self/fd")
+#: For tests that look at more than pages.
+RETURNS_PAGES = hasattr(mmap, "MADV_REMOVE")
 
 maps_by_path = _needs(_HAS_PROC, "arrays on mapped files are opened by path")
 writes_into_results = _needs(_HAS_PROC, "results are written into memory of the parent")
 knows_own_peak = _needs(_HAS_PROC, "a peak of memory without what was inherited")
-returns_pages = _needs(hasattr(mmap, "MADV_REMOVE"), "memory given back to a store leaves it")
+returns_pages = _needs(RETURNS_PAGES, "memory given back to a store leaves it")
 seals_memory = _needs(hasattr(os, "memfd_create"), "readers can't cut shared memory off")
 kills_by_pidfd = _needs(hasattr(os, "pidfd_open"), "benchmarks kill workers by pidfd")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_tools import MB, PAGE, mapped
-from weaker_systems import returns_pages
+from weaker_systems import RETURNS_PAGES, returns_pages
 
 from lazyflow import system
 from lazyflow.errors import StoreFull
@@ -117,7 +117,6 @@ def test_several_threads_write_and_free(make):
     assert mappings.in_use == 0
 
 
-@returns_pages
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 25), st.lists(st.integers(1, 4), min_size=6, max_size=6))
 def test_ctrl_c_in_the_middle_of_a_change_gives_nothing_out_twice(moment, sizes):
@@ -153,7 +152,8 @@ def test_ctrl_c_in_the_middle_of_a_change_gives_nothing_out_twice(moment, sizes)
         assert segment not in live
         live[segment] = ord("z")
     mappings = mapped(arenas)
-    assert resident(mappings._files[0].fileno()) <= arenas.in_use + arenas.recycled
+    if RETURNS_PAGES:
+        assert resident(mappings._files[0].fileno()) <= arenas.in_use + arenas.recycled
     for segment, number in live.items():
         assert set(mappings.view(segment).tobytes()) == {number}
     mappings.close()

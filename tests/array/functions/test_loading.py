@@ -122,7 +122,6 @@ def total(x):
     return float(x[:].sum())
 
 
-@maps_by_path
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_a_dataset_is_opened_again(h5, written, mode):
     h5py, path = h5
