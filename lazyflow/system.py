@@ -9,11 +9,14 @@ without the functions of Linux:
 - workers note the parent's death in a thread, which has to wait for the GIL while C code keeps it
   (Linux: the kernel sends them SIGKILL);
 - memory that was given back to a store stays with it until its end (Linux: ``MADV_REMOVE``);
+- a process that reads shared memory can make it shorter, which ends other readers; nothing of
+  lazyflow's does (Linux: ``F_ADD_SEALS``);
 - memory between processes is a file without a name in the folder for temporary files, which the
   system may write to disk (Linux: ``memfd_create``);
 - results are sent instead of written into memory of the parent, and arrays on mapped files are
   copied instead of opened by path (Linux: ``/proc``);
-- how much memory is left, and what processes use, is known only where psutil is installed.
+- how much memory is left, and what processes use, is known only where psutil is installed; of a
+  worker that died, only what is beyond the peak that this process inherited (Linux: ``/proc``).
 
 On Windows there are no processes of lazyflow's own at all: see `lacks_processes`.
 """

@@ -1,7 +1,7 @@
 """lazyflow where functions of Linux, or of Unix, are missing: they are hidden from programs.
 
-The module in `helpers/other_systems` says what is hidden. All tests of processes run without the
-functions of Linux in .ci/slow, some of them in .ci/run.
+The module in `helpers/other_systems` says what is hidden. All tests run without the functions of
+Linux in .ci/slow, some of those of processes in .ci/run.
 """
 
 import os

@@ -295,7 +295,7 @@ def test_lengths_that_are_not_known_and_empty_matrices():
         check_qr(np.zeros(shape), *la.linalg.qr(none))
         assert la.linalg.svd(none).U.shape == wanted.Q.shape
         near(la.linalg.pinv(none), np.linalg.pinv(np.zeros(shape)))
-        near(la.linalg.matrix_rank(none), np.linalg.matrix_rank(np.zeros(shape)))
+        near(la.linalg.matrix_rank(none), np.int64(0))  # NumPy 2.3 raises
     near(la.linalg.det(la.zeros((0, 0))), np.float64(1))
 
 

@@ -1,13 +1,13 @@
 """Results of `compute` are written where they belong: no block is held beside the result."""
 
 import mmap
-import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 from array_checks import same_values
 from waiting import until
+from weaker_systems import writes_into_results
 
 import lazyflow as lf
 import lazyflow.array as la
@@ -84,7 +84,7 @@ def test_parts_of_a_result_may_lie_in_it_in_any_way(kernels):
     same_values(found[1], (data < 1) & (data > 0.3))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")
+@writes_into_results
 def test_other_processes_write_into_the_memory_of_a_result():
     with lf.config.set(scheduler="processes", num_workers=2):
         x = la.from_array(DATA, chunks=(800, 625)).persist()
@@ -101,7 +101,7 @@ def test_other_processes_write_into_the_memory_of_a_result():
         assert found.flags.writeable and found.flags.c_contiguous
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")
+@writes_into_results
 def test_an_idle_pool_keeps_no_memory_for_results(monkeypatch):
     monkeypatch.setattr(pool, "IDLE", 0.01)
     with lf.config.set(scheduler="processes", num_workers=2):
@@ -113,7 +113,6 @@ def test_an_idle_pool_keeps_no_memory_for_results(monkeypatch):
         assert until(lambda: not result_memory._unused)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is lent on Linux only")
 def test_blocks_come_back_where_no_memory_can_be_lent(monkeypatch):
     asked = []
 

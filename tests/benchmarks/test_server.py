@@ -4,8 +4,11 @@ from threading import Event
 from types import SimpleNamespace
 
 import pytest
+from weaker_systems import kills_by_pidfd
 
 from benchmarks import server
+
+pytestmark = kills_by_pidfd
 
 FEW = ["--threads", "4", "--seconds-between", "0", "--patience", "20"]
 

@@ -11,6 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 from benchmark_tools import ROOT
+from weaker_systems import kills_by_pidfd
 
 import lazyflow
 from benchmarks import __main__, footprint, pool_facts, soak, soak_graphs
@@ -75,6 +76,7 @@ SHORT = ["soak", "--kills", "3", "--seconds-between", "0.02"]
 
 @pytest.mark.filterwarnings("ignore:crash_retries= of .* has no effect")
 class TestSoak:
+    @kills_by_pidfd
     def test_a_wrong_result_is_found_and_its_seed_told(self, sleepers, monkeypatch, capsys):
         grow, answers = soak_graphs.grow, []
 
@@ -88,6 +90,7 @@ class TestSoak:
         assert out.endswith("NOT GOOD\n")
         assert "seed 7000000: wrong: " in err
 
+    @kills_by_pidfd
     def test_an_error_is_found(self, sleepers, monkeypatch, capsys):
         monkeypatch.setattr(soak, "SCHEDULER", "no such scheduler")
         assert __main__.main(SHORT) == 1
@@ -95,6 +98,7 @@ class TestSoak:
         assert "wrong 0, failed " in out and "failed 0" not in out
         assert "ValueError: unknown scheduler 'no such scheduler'" in err
 
+    @kills_by_pidfd
     def test_what_is_left_is_found(self, sleepers, monkeypatch, capsys):
         """A descriptor a graph, and a process that `shutdown` forgets."""
         grow, opened = soak_graphs.grow, []
@@ -121,6 +125,7 @@ class TestSoak:
                 process.kill()
                 process.wait()
 
+    @kills_by_pidfd
     def test_only_live_children_are_killed(self):
         child = subprocess.Popen(["sleep", "1000"])
         assert not soak.kill(os.getpid()) and not soak.kill(os.getppid())
@@ -158,6 +163,7 @@ class TestSoak:
         assert end.value.code == 2
         assert said in capsys.readouterr().err
 
+    @kills_by_pidfd
     @pytest.mark.parametrize("options", [
         ["--kills", "5"],
         ["--kills", "0", "--persist-steps", "30", "--seconds-between", "0.5"],  # few, or no, kills

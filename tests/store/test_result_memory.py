@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from weaker_systems import writes_into_results
 
 import lazyflow as lf
 from lazyflow.finalizers import WeakTable, wait_for_last_calls
@@ -13,7 +14,7 @@ from lazyflow.store.memory import result_memory
 from lazyflow.store.memory.available import Budget
 from lazyflow.store.memory.result_memory import KEEP, LentMemory, borrowed, trim
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="opens files by /proc")
+pytestmark = writes_into_results
 
 SIZE = 3 << 20
 

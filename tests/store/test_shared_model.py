@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from store_tools import PAGE
+from weaker_systems import RETURNS_PAGES
 
 from lazyflow.store.memory.shared import Arenas, Mappings, Ranges, whole_pages
 
@@ -171,8 +172,13 @@ class SharedMemory(RuleBasedStateMachine):
         places = sorted((a, offset, whole_pages(size)) for a, offset, size in self.counts)
         for (a, start, length), (b, below, _) in pairwise(places):
             assert a != b or start + length <= below
-        for arena, file in self.readers[0]._files.items():
-            assert arena % 3 == 2 and os.fstat(file.fileno()).st_blocks * 512 <= (
+        assert all(arena % 3 == 2 for arena in self.readers[0]._files)
+
+    @precondition(lambda self: RETURNS_PAGES)
+    @invariant()
+    def no_other_pages(self):
+        for file in self.readers[0]._files.values():
+            assert os.fstat(file.fileno()).st_blocks * 512 <= (
                 self.arenas.in_use + self.arenas.recycled
             )
 

@@ -433,7 +433,15 @@ def _memmap(pickler: Pickler, array: Any) -> Any:
     part = None
     if pickler.by_path and array.nbytes >= pickler.least:
         part = mapped_part(array)
-    return NotImplemented if part is None else part
+    # NumPy's own way loses the order of bytes, and that the array was read-only.
+    return part or (as_memmap, (array.view(sys.modules["numpy"].ndarray),))
+
+
+def as_memmap(array: Any) -> Any:
+    """Return an array as what a copy of a `numpy.memmap` is: of no file."""
+    import numpy as np
+
+    return array.view(np.memmap)
 
 
 def array_from(

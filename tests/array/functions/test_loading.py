@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from weaker_systems import maps_by_path
 
 import lazyflow.array as la
 from lazyflow import SerializationError, compute, delayed
@@ -50,6 +51,7 @@ VIEWS = {
 }
 
 
+@maps_by_path
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_mapped_file_is_mapped_and_not_copied(path, written, name, mode):
@@ -63,6 +65,7 @@ def test_a_mapped_file_is_mapped_and_not_copied(path, written, name, mode):
     assert sum(written) < 10_000
 
 
+@maps_by_path
 def test_edits_of_a_shared_map_are_seen(path, written):
     shared = np.memmap(path, "u1", "r+")
     shared[:5] = 77
@@ -70,6 +73,17 @@ def test_edits_of_a_shared_map_are_seen(path, written):
     assert not written
 
 
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_copy_of_a_mapped_array_has_its_type(path, name):
+    view = VIEWS[name](np.memmap(path, ">i4", "r", 3, (300, 120)))
+    os.remove(path)
+    kind, dtype, shape, _, writeable, values = delayed(seen)(view).compute(**ON)
+    assert (kind, dtype, shape, writeable) == (type(view), view.dtype, view.shape, False)
+    assert values.dtype == view.dtype
+    np.testing.assert_array_equal(values, view)
+
+
+@maps_by_path
 def test_what_is_not_in_the_file_is_copied(path, written):
     private = np.memmap(path, "u1", "c")
     private[0] = 77
@@ -85,6 +99,7 @@ def test_what_is_not_in_the_file_is_copied(path, written):
     assert [size // 1000 for size in written] == [200] * 3
 
 
+@maps_by_path
 def test_a_memmap_as_a_source_of_an_array(path, written):
     mapped = np.memmap(path, "u1", "r", shape=(400, 500))
     x = la.from_array(mapped, chunks=(200, 500))

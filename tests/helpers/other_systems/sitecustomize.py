@@ -18,6 +18,7 @@ LINUX_ONLY = {
     "mmap": ["MADV_DONTFORK", "MADV_REMOVE"],
     "socket": ["MSG_CMSG_CLOEXEC", "SOCK_CLOEXEC", "SOCK_NONBLOCK"],
     "select": ["epoll"],
+    "signal": ["pidfd_send_signal"],
 }
 UNIX_ONLY = {
     "os": ["environb", "fork", "forkpty", "getloadavg", "getpgrp", "getuid", "geteuid", "killpg",

@@ -22,6 +22,7 @@ from process_fault_tools import (
     made_at,
 )
 from waiting import until
+from weaker_systems import knows_own_peak
 
 from lazyflow import (
     RemoteTaskError,
@@ -296,7 +297,7 @@ def test_a_memory_error() -> None:
     assert before <= set(pids())
 
 
-@pytest.mark.parametrize("larger", ["task", "caller"])
+@pytest.mark.parametrize("larger", [pytest.param("task", marks=knows_own_peak), "caller"])
 def test_a_death_tells_memory(larger: str) -> None:
     """Its own: not that of the caller, which the kernel hands down to what is started."""
     script = f"""

@@ -128,11 +128,14 @@ class EventLoop:
             timeout = 0.0
         events = self._poll.poll(timeout)
         self._is_awake = True
-        for calls in (self._first, self._calls):
-            for fd, _ in events:
-                call = calls.get(fd)
-                if call is not None:
-                    call()
+        due = [
+            (calls, fd, calls[fd])
+            for calls in (self._first, self._calls) for fd, _ in events if fd in calls
+        ]
+        for calls, fd, call in due:
+            # A call before it may have closed the descriptor and opened another of its number.
+            if calls.get(fd) is call:
+                call()
         if self._wake in dict(events):
             self._note_waking()
         now = monotonic()
