@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from helpers.device_array import DeviceArray
+from device_array import DeviceArray
 
 import lazyflow.array as la
 
@@ -157,3 +157,33 @@ def test_nothing_is_written_before_a_refusal(tmp_path):
     with pytest.raises(TypeError, match=r"to_npy_stack\(\)"):
         la.to_npy_stack(tmp_path / "stack", of_kind(sp.csr_array))
     assert zarr and not list(tmp_path.iterdir())
+
+
+class InFile:
+    """An array that takes part in NumPy's protocols, and is read by slices."""
+
+    shape, dtype, ndim = (6,), np.dtype(float), 1
+    __array_ufunc__ = None
+
+    def __array__(self, dtype=None, copy=None):
+        raise AssertionError("read as a whole")
+
+    def __array_function__(self, func, types, args, kwargs):
+        return NotImplemented
+
+    def __getitem__(self, key):
+        return np.arange(6.0)[key]
+
+
+def test_nothing_is_read_to_find_the_kind():
+    assert la.from_array(InFile(), chunks=4).sum().compute() == 15
+
+
+def test_nothing_of_dasks_is_computed_to_find_the_kind():
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+
+    def refuse(block):
+        raise AssertionError("computed")
+
+    theirs = da.ones((4, 4), chunks=2).map_blocks(refuse, dtype=float, meta=np.ones((0, 0)))
+    assert (la.from_array(theirs) + la.ones(4)).shape == (la.ones((4, 4)) + theirs).shape == (4, 4)

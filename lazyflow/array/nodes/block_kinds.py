@@ -45,8 +45,14 @@ def is_other_kind(x: Any) -> bool:
     takes_part = hasattr(x, "__array_function__") or hasattr(x, "__array_ufunc__")
     if not takes_part or not hasattr(x, "__array__") or hasattr(x, "_lazyflow_kind"):
         return False
+    if hasattr(x, "__dask_graph__"):  # to be computed, which is not for here
+        return False
     try:
-        x.__array__()
+        part = x[(slice(0, 0),) * len(x.shape)]  # the whole may have to be read
+    except FAILS:
+        return False
+    try:
+        part.__array__()
     except (TypeError, RuntimeError):  # CuPy, sparse: a copy must be asked for
         return True
     return False
