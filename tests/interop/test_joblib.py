@@ -121,6 +121,18 @@ def test_a_call_that_takes_too_long_is_ended():
     assert time.monotonic() - start < 30
 
 
+@pytest.mark.parametrize("prefer", [None, "threads"])
+def test_no_more_calls_at_once_than_asked_for(prefer):
+    def span(seconds):
+        start = time.monotonic()
+        time.sleep(seconds)
+        return start, time.monotonic()
+
+    Parallel(n_jobs=3, prefer=prefer)([delayed(abs)(1)] * 3)  # the pool has three workers now
+    spans = Parallel(batch_size=1, pre_dispatch="all", prefer=prefer)([delayed(span)(0.05)] * 8)
+    assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) == 2
+
+
 def test_nested_calls_and_two_generators_at_once():
     def outer(i):
         inner = Parallel(n_jobs=2)(delayed(pow)(i, k) for k in range(3))
