@@ -50,6 +50,7 @@ from lazyflow.schedulers.registry import shutdown
 
 if TYPE_CHECKING:
     from lazyflow.api.decorator import tree_reduce
+    from lazyflow.api.executors import Executor
     from lazyflow.api.futures import Future, put, submit
     from lazyflow.api.futures import map as map
     from lazyflow.api.rerunning import rerun
@@ -67,6 +68,7 @@ __all__ = [
     "Collection",
     "CycleError",
     "Delayed",
+    "Executor",
     "Future",
     "InputMutated",
     "KeyConflict",
@@ -107,6 +109,7 @@ __all__ = [
 #: Names that cost an import which most programs do not need.
 _ON_FIRST_USE = {
     "ActorPool": "lazyflow.api.actor_pool",
+    "Executor": "lazyflow.api.executors",
     "Future": "lazyflow.api.futures",  # concurrent.futures: 6 ms
     "map": "lazyflow.api.futures",  # not in __all__: a star must not hide the builtin
     "put": "lazyflow.api.futures",

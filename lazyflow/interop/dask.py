@@ -4,6 +4,10 @@ A collection of dask becomes one task, in which dask computes it once.
 
 dask runs the tasks of the collection, with its own scheduler and configuration; in other
 processes than the one where the collection was made they run one after the other.
+
+The other way round, ``dask.config.set(scheduler=lazyflow.interop.dask.get)`` runs dask's own
+collections on lazyflow's threads; `get_processes`, `get_sync` and `get_distributed` elsewhere. They
+are in `dask_graphs`, since this module is imported where dask need not be installed.
 """
 
 from __future__ import annotations
@@ -20,6 +24,16 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.registry import scheduler_of
 
 __all__ = ["dask_task"]
+
+_SCHEDULERS = ("get", "get_distributed", "get_processes", "get_sync")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SCHEDULERS:
+        from lazyflow.interop import dask_graphs
+
+        return getattr(dask_graphs, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # -- futures of engines -------------------------------------------------------------------

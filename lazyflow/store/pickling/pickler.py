@@ -68,12 +68,12 @@ def mapped_part(array: Any) -> Any:
 
 def part_of_file(
     path: str, offset: int, size: int, start: int, dtype: Any, shape: Any, strides: Any,
-    is_memmap: bool,
+    is_memmap: bool, mode: Any = "r",
 ) -> Any:
     """Return an array whose memory is a part of a file."""
     import numpy as np
 
-    held: Any = np.memmap(path, np.uint8, "r", offset, (size,))
+    held: Any = np.memmap(path, np.uint8, mode, offset, (size,))
     part: Any = np.ndarray(shape, dtype, held, start, strides)
     if is_memmap:
         part = part.view(np.memmap)
