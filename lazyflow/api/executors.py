@@ -23,7 +23,9 @@ from lazyflow import config
 from lazyflow.api.decorator import delayed
 from lazyflow.api.evaluate import RunOptions, SchedulerLike, scheduler_or_default
 from lazyflow.api.futures import Future, started
+from lazyflow.errors import Cancelled
 from lazyflow.graph.task import function_name
+from lazyflow.system import at_fork
 
 _Waiting = tuple["concurrent.futures.Future[Any]", "_SubmittedCall"]
 
@@ -70,13 +72,16 @@ class Executor(concurrent.futures.Executor):
         if num_workers is None and found.name in ("threads", "processes"):
             self._most = config.get("num_workers") or config.default_workers()
         self._start = _Start(initializer, initargs) if initializer is not None else None
-        self._lock = threading.Lock()
-        self._waiting: deque[_Waiting] = deque()
-        self._running = 0
-        self._ended: SimpleQueue[Any] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._begin()
         self._is_shut = False
         self._broken = ""
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[_Waiting] = deque()
+        self._running: set[concurrent.futures.Future[Any]] = set()
+        self._ended: SimpleQueue[Any] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     def submit(
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
@@ -190,12 +195,12 @@ class Executor(concurrent.futures.Executor):
         """Start calls while there is room."""
         while True:
             with self._lock:
-                if not self._waiting or (self._most and self._running >= self._most):
+                if not self._waiting or (self._most and len(self._running) >= self._most):
                     return
                 future, call = self._waiting.popleft()
-                self._running += 1
+                self._running.add(future)
             if not future.set_running_or_notify_cancel():
-                self._ended.put((None, None))
+                self._ended.put((future, None))
                 continue
             task = delayed(_outcome, name=function_name(call.function), traverse=False)(call)
             try:
@@ -203,20 +208,20 @@ class Executor(concurrent.futures.Executor):
             except BaseException as error:
                 self._ended.put((future, error))
                 continue
-            ours._inner.add_callback(partial(self._tell, future, ours))
-
-    def _tell(self, future: concurrent.futures.Future[Any], ours: Future, _: Any) -> None:
-        self._ended.put((future, ours))
+            ended = self._ended  # in the child of a fork, there is another one
+            ours._inner.add_callback(partial(_tell, ended, future, ours))
 
     def _serve(self) -> None:
         """Hand on results and start the next calls, until there is none."""
         while True:
             ended = self._ended.get()
             if ended is not None:
-                if ended[0] is not None:
-                    self._hand_on(*ended)
+                future, ours = ended
+                if ours is not None:  # else it was cancelled
+                    self._hand_on(future, ours)
                 with self._lock:
-                    self._running -= 1
+                    self._running.discard(future)
+                del future, ours
                 self._start_waiting()
             del ended
             with self._lock:
@@ -248,6 +253,12 @@ class Executor(concurrent.futures.Executor):
         for future, _ in dropped:
             if future.set_running_or_notify_cancel():
                 future.set_exception(concurrent.futures.BrokenExecutor(words))
+
+
+def _tell(
+    ended: SimpleQueue[Any], future: concurrent.futures.Future[Any], ours: Future, _: Any
+) -> None:
+    ended.put((future, ours))
 
 
 def _error_of(ours: Future) -> BaseException | None:
@@ -289,6 +300,22 @@ def _finish() -> None:
         if thread is not None:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
+
+def _after_fork() -> None:
+    """In the child of a fork, end the calls on their way: their threads are the parent's."""
+    for executor in tuple(_busy):
+        futures = [*executor._running, *(future for future, _ in executor._waiting)]
+        executor._begin()
+        for future in futures:
+            if not future.done():
+                future.set_exception(Cancelled(
+                    "this process is the child of a fork, and the call that was submitted to an "
+                    "Executor before is its parent's. Submit it again here."
+                ))
+    _busy.clear()
+
+
+at_fork(after_in_child=_after_fork)
 
 # Before those of `lazyflow.schedulers.core.unfinished`, which was imported earlier.
 threading._register_atexit(_finish)  # type: ignore[attr-defined]

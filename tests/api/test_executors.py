@@ -147,3 +147,28 @@ def test_the_end_of_the_program_waits():
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
     assert output.stdout.split() == [str(i) for i in range(50)]
     assert output.stderr == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("scheduler", LOCAL)
+def test_the_child_of_a_fork_begins_anew(scheduler):
+    code = f"""
+import os, sys, threading, time, warnings
+from concurrent.futures import wait
+from lazyflow import Cancelled, Executor
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks of threads
+executor = Executor({scheduler!r}, 1)
+before = [executor.submit(time.sleep, 1) for _ in range(2)]  # one runs, one waits
+pid = os.fork()
+if pid == 0:
+    assert wait(before, timeout=30).not_done == set()
+    assert [type(f.exception()) for f in before] == [Cancelled] * 2
+    assert executor.submit(pow, 2, 3).result(30) == 8
+    sys.stdout.flush()
+    os._exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), [f.result() for f in before])
+executor.shutdown()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("5 [None, None]\n", "")
