@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lazyflow.finalizers import WeakValues
-from lazyflow.graph.order import in_order
-from lazyflow.graph.plan import key_of
+from lazyflow.graph.plan import in_order, key_of
 from lazyflow.graph.task import HELD, VALUE, Place, Task, place
 
 #: Living tasks by key, of those that were pickled or unpickled here.

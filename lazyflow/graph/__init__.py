@@ -12,7 +12,6 @@ binding        `bind` finds those tasks among the arguments, once, when the call
 items          results with several parts, and their number from a function's annotation
 function_code  the names that a function's code reads, and the functions that it wraps
 tokens/        names of tasks as text, made from content if a task is pure
-order          which of the ready tasks goes first, so that few values are alive at once
 plan           `Plan`: the tasks below the wanted ones, as numbers and lists; `make_plan` and the
                passes in one list: merge equal tasks, fuse chains
 spec           the rules that every plan follows, checked by the tests

@@ -11,7 +11,7 @@ import pytest
 
 import lazyflow
 from lazyflow import config, delayed, persist, wait
-from lazyflow.graph.order import in_order
+from lazyflow.graph.plan import in_order
 from lazyflow.testing.base import Part
 from lazyflow.testing.signals import Gate, Level, Tally
 from lazyflow.testing.tasks import Counted, add, inc, scheduler_name
