@@ -303,6 +303,7 @@ class Program:
 
     def end(self, limit: float = LIMIT) -> tuple[int, str, str]:
         """Wait for its end, some seconds at most; return exit code, and what was printed."""
+        self._guard.cancel()  # it would kill what may take longer
         out, err = self.process.communicate(timeout=limit)
         return self.process.returncode, out, without_heartbeats(err)
 
