@@ -12,6 +12,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
@@ -32,6 +33,7 @@ from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.ownership import ResultHandover, forms
+from lazyflow.store.spilling import in_memory, limit_here
 from lazyflow.store.values import IteratorItems
 
 if TYPE_CHECKING:
@@ -168,7 +170,8 @@ class RunOptions:
     """The keywords of one compute or persist, checked; and whether all its tasks are light."""
 
     __slots__ = (
-        "collect", "light", "num_workers", "optimize_graph", "scheduler", "timeout", "traverse",
+        "collect", "light", "memory_limit", "num_workers", "optimize_graph", "scheduler", "timeout",
+        "traverse",
     )
 
     def __init__(
@@ -181,6 +184,7 @@ class RunOptions:
         optimize_graph: bool = True,
         timeout: float | None = None,
         on_error: str = "raise",
+        memory_limit: int | str | None = None,
     ) -> None:
         for word in unknown:
             known = [*RunOptions.__slots__[2:], "on_error"]
@@ -202,6 +206,10 @@ class RunOptions:
             raise ValueError(f"on_error must be 'raise' or 'collect'; got {on_error!r}")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise ValueError(f"timeout must be seconds, 0 or more; got {timeout!r}")
+        #: For what is planned and run in its block, tasks included.
+        self.memory_limit = (
+            nullcontext() if memory_limit is None else config.set(memory_limit=memory_limit)
+        )
         self.scheduler = scheduler_of(scheduler) if scheduler is not None else None
         self.num_workers = num_workers
         self.traverse = traverse
@@ -309,6 +317,7 @@ def new_run(plan: Plan, options: RunOptions, background: bool = False) -> BaseRu
         background=background,
         check_mutation=config.get("check_mutation"),
         crash_retries=config.get("crash_retries"),
+        memory_limit=limit_here(),
         observers=(*always_observers, *observers.get()),
     )
     return make_run(plan, request, scheduler)
@@ -395,7 +404,7 @@ def held_values(plan: Plan) -> list[Any]:
     for task in plan.tasks:
         if task._func is HELD:
             if not task._args[0].is_elsewhere():  # a copy from elsewhere is the caller's own
-                held.append(task._args[0].local_outcome()[0])
+                held.append(in_memory(task._args[0].outcome(as_kept=True)[0]))
         elif task._bind is None:
             if task._args is not task._inputs:
                 held.extend(x for x in task._args if forms[type(x)])
@@ -524,11 +533,12 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
     """Compute arguments; return the error, so that the public function raises it itself."""
     outcome: Outcome = None, None
     try:
-        targets = Targets(args, options.traverse, keep=False, once=True)
-        if not targets.tasks:
-            return targets.fill([], finalized), None
-        options.light = targets.light and options.num_workers is None
-        run = new_run(make_plan(targets.tasks, options.optimize_graph), options)
+        with options.memory_limit:
+            targets = Targets(args, options.traverse, keep=False, once=True)
+            if not targets.tasks:
+                return targets.fill([], finalized), None
+            options.light = targets.light and options.num_workers is None
+            run = new_run(make_plan(targets.tasks, options.optimize_graph), options)
         outcome = run_to_end(run, options.timeout)
         if outcome[1] is not None:
             return outcome
@@ -547,6 +557,7 @@ def compute(
     optimize_graph: bool = True,
     timeout: float | None = None,
     on_error: str = "raise",
+    memory_limit: int | str | None = None,
     **unknown: Any,
 ) -> tuple[Any, ...]:
     """Compute lazy values and return the arguments as a tuple, with values in their places.
@@ -572,6 +583,10 @@ def compute(
     on_error
         ``"raise"``: raise the first error; ``"collect"``: continue, and return each exception in
         place of its value.
+    memory_limit
+        Bytes of memory, as ``"4 GB"`` or a number, or ``"auto"``. Arrays that tasks pass on, or
+        that `persist` keeps, are written to a file without a name beyond a share of it, and are
+        read from there when they are used. By default that of `config`, else there is no limit.
 
     Raises
     ------
@@ -595,7 +610,8 @@ def compute(
     values, error = evaluate(
         args,
         RunOptions(
-            "compute", unknown, scheduler, num_workers, traverse, optimize_graph, timeout, on_error
+            "compute", unknown, scheduler, num_workers, traverse, optimize_graph, timeout, on_error,
+            memory_limit,
         ),
     )
     if error is not None:
@@ -616,6 +632,7 @@ def persist(
     num_workers: int | None = None,
     traverse: bool = True,
     optimize_graph: bool = True,
+    memory_limit: int | str | None = None,
     **unknown: Any,
 ) -> tuple[Any, ...]:
     """Start computing, and return the same objects with results in place of their graphs.
@@ -636,13 +653,17 @@ def persist(
     >>> x.compute()
     100
     """
-    options = RunOptions("persist", unknown, scheduler, num_workers, traverse, optimize_graph)
-    targets = Targets(args, options.traverse)
-    if not targets.tasks:
-        return targets.fill([], finalized)
-    if all(t._func is HELD for t in targets.tasks):
-        return targets.fill(list(targets.tasks), _rebuilt)
-    futures = start_ahead(make_plan(targets.tasks, options.optimize_graph), options)
+    options = RunOptions(
+        "persist", unknown, scheduler, num_workers, traverse, optimize_graph,
+        memory_limit=memory_limit,
+    )
+    with options.memory_limit:
+        targets = Targets(args, options.traverse)
+        if not targets.tasks:
+            return targets.fill([], finalized)
+        if all(t._func is HELD for t in targets.tasks):
+            return targets.fill(list(targets.tasks), _rebuilt)
+        futures = start_ahead(make_plan(targets.tasks, options.optimize_graph), options)
     held = [_held(t, f) for t, f in zip(targets.tasks, futures, strict=True)]
     return targets.fill(held, _rebuilt)
 
