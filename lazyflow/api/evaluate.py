@@ -28,7 +28,7 @@ from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.base import Observer, Request, Scheduler
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
-from lazyflow.schedulers.core.run import BaseRun, make_run
+from lazyflow.schedulers.core.run import BaseRun, Run, make_run
 from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
@@ -170,8 +170,8 @@ class RunOptions:
     """The keywords of one compute or persist, checked; and whether all its tasks are light."""
 
     __slots__ = (
-        "collect", "light", "memory_limit", "num_workers", "optimize_graph", "scheduler", "timeout",
-        "traverse",
+        "collect", "has_limit", "light", "memory_limit", "num_workers", "optimize_graph",
+        "scheduler", "timeout", "traverse",
     )
 
     def __init__(
@@ -187,7 +187,7 @@ class RunOptions:
         memory_limit: int | str | None = None,
     ) -> None:
         for word in unknown:
-            known = [*RunOptions.__slots__[2:], "on_error"]
+            known = [*RunOptions.__slots__[3:], "on_error"]
             is_computes = word in known and name != "compute"
             hint = (
                 "; compute() takes it, where one waits." if is_computes
@@ -206,6 +206,7 @@ class RunOptions:
             raise ValueError(f"on_error must be 'raise' or 'collect'; got {on_error!r}")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise ValueError(f"timeout must be seconds, 0 or more; got {timeout!r}")
+        self.has_limit = memory_limit is not None
         #: For what is planned and run in its block, tasks included.
         self.memory_limit = (
             nullcontext() if memory_limit is None else config.set(memory_limit=memory_limit)
@@ -221,7 +222,7 @@ class RunOptions:
     @classmethod
     def of(cls, name: str, given: dict[str, Any]) -> RunOptions:
         """Return the options that a method named `name` was given as keywords."""
-        known = {k: given[k] for k in (*cls.__slots__[2:], "on_error") if k in given}
+        known = {k: given[k] for k in (*cls.__slots__[3:], "on_error") if k in given}
         return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
 
 
@@ -320,7 +321,13 @@ def new_run(plan: Plan, options: RunOptions, background: bool = False) -> BaseRu
         memory_limit=limit_here(),
         observers=(*always_observers, *observers.get()),
     )
-    return make_run(plan, request, scheduler)
+    run = make_run(plan, request, scheduler)
+    if options.has_limit and not isinstance(run, Run) and "memory_limit" not in scheduler.options:
+        raise ValueError(
+            f"memory_limit= has no effect on {_subject(scheduler)}, whose workers have limits of "
+            "their own. Leave it out, and set theirs where the cluster is made"
+        )
+    return run
 
 
 def _is_there(leaf: Task) -> bool:
@@ -539,7 +546,7 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
                 return targets.fill([], finalized), None
             options.light = targets.light and options.num_workers is None
             run = new_run(make_plan(targets.tasks, options.optimize_graph), options)
-        outcome = run_to_end(run, options.timeout)
+            outcome = run_to_end(run, options.timeout)
         if outcome[1] is not None:
             return outcome
         return targets.fill(outcome[0], finalized), None

@@ -30,25 +30,39 @@ from lazyflow.finalizers import Gone, LastCall, gone
 from lazyflow.graph.kinds import KEPT
 from lazyflow.interrupts import Event, uninterrupted
 from lazyflow.store.sizes import format_bytes
-from lazyflow.system import at_fork, granted_memory, is_in_memory
+from lazyflow.system import at_fork, granted_memory, is_in_memory, process_usage
 
 _LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more
-_SHARE = 0.6  # of the limit for kept values; tasks and the program itself have the rest
+_SHARE = 0.6  # of the limit for kept values at most; tasks and the program itself have the rest
+_LEAST_SHARE = 0.1  # that they have even where the program itself takes all
+_FULL = 0.9  # of the limit that the process is to have, until the next look at it
+_LOOKS = 64  # how often that is looked at while values of as many bytes as the limit are kept
 _EARLY = 0.75  # of that share from which the thread writes, while tasks go on
 _AUTO = 0.6  # of the memory that the process may use, for "auto"
 _PART = 64 << 20  # bytes of one write
 _ON_DISK = "/var/tmp"  # for large files; the folder of temporary ones is often in memory
 
 
+_sharers = [1]  # how many processes share the limit
+
+
+def share_limit(count: int) -> None:
+    """Let this process have one part in `count` of the limit: it is one of as many workers."""
+    _sharers[0] = count
+
+
 def limit_here() -> int | None:
     """Return the memory limit in bytes that holds for what is computed here; None: there is none.
     """
     limit = config.get("memory_limit")
+    if limit is None:
+        return None
     if limit == "auto":
         granted = granted_memory()
-        return None if granted is None else int(granted * _AUTO)
-    found: int | None = limit
-    return found
+        if granted is None:
+            return None
+        limit = int(granted * _AUTO)
+    return max(1, int(limit) // _sharers[0])
 
 
 # -- the file ---------------------------------------------------------------------------------
@@ -272,7 +286,7 @@ class _Order:
         self.is_early = is_early
         self.folder = folder_here()
         self.done = Event()
-        self.error: OSError | None = None
+        self.error: Exception | None = None
 
 
 def _cant_write(order: _Order, held: int, limit: int) -> StoreFull:
@@ -297,6 +311,7 @@ class _Ledger:
     def __init__(self) -> None:
         self.held = 0
         self.file: SpillFile | None = None
+        self._unseen = 0  # bytes that were kept since the last look at the process
         self._lock = Lock()
         self._known: dict[int, Gone] = {}  # of memories that are held, by id of their owners
         self._dead: deque[Gone] = deque()
@@ -324,6 +339,7 @@ class _Ledger:
             self._remove(self._known[number])
         self._known[number] = gone(memory, self._dead.append, (number, size))
         self.held += size
+        self._unseen += size
 
     def _remove(self, entry: Gone) -> None:
         number, size = entry.then
@@ -342,11 +358,13 @@ class _Ledger:
                 self._remove(entry)
 
     def make_room(self, limit: int) -> None:
-        """Sleep until no more than the share of the limit is held, or the rest is in use."""
-        most = int(limit * _SHARE)
+        """Sleep until no more than their share is held, or the rest is in use."""
+        if self._unseen * _LOOKS < limit:
+            return
+        self._unseen = 0
+        self.settle()
+        most = self._most(limit)
         early = int(most * _EARLY)
-        if self.held > early:
-            self.settle()
         if self.held > most:
             order = _Order(most, False)
             self._give(order)
@@ -360,16 +378,27 @@ class _Ledger:
                 return
             self._give(_Order(early, True))
 
+    def _most(self, limit: int) -> int:
+        """Return how many bytes may be held, given what else the process has in memory."""
+        resident = process_usage(os.getpid())[0] or 0
+        others = max(0, resident - self.held)
+        return int(max(_LEAST_SHARE * limit, min(_SHARE * limit, _FULL * limit - others)))
+
     def _give(self, order: _Order) -> None:
         if self._unstarted:
-            try:
-                self._unstarted.pop()
-            except IndexError:
-                pass
-            else:
-                thread = Thread(target=self._serve, name="lazyflow-spilling", daemon=True)
-                uninterrupted(thread.start)
+            uninterrupted(self._start)
         self._orders.put(order)
+
+    def _start(self) -> None:
+        try:
+            self._unstarted.pop()
+        except IndexError:  # another thread did
+            return
+        try:
+            Thread(target=self._serve, name="lazyflow-spilling", daemon=True).start()
+        except RuntimeError:  # no more threads to be had: the task fails with it
+            self._unstarted.append(None)
+            raise
 
     # -- in the thread that writes ----------------------------------------------------------
 
@@ -378,7 +407,7 @@ class _Ledger:
             order = self._orders.get()
             try:
                 self._spill(order)
-            except OSError as error:  # whoever waits raises it, next time if nobody does now
+            except Exception as error:  # whoever waits raises it, next time if nobody does now
                 order.error = error
             if order.is_early:
                 self._early.append(None)

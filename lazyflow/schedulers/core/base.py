@@ -249,7 +249,7 @@ class Scheduler(Protocol):
 
     name: str
     #: Task options beyond retries that it honours. Of others the caller is warned once; tasks
-    #: with workers= are refused.
+    #: with workers= are refused. Of one with runs of its own, also whether "memory_limit" holds.
     options: frozenset[str]
 
     def start(self, run: Any) -> None:
