@@ -267,6 +267,17 @@ os.waitpid(child, 0)
         float(-k) for k in range(12)])
 
 
+def test_a_task_that_does_not_fit_is_told_before_the_run_with_name_line_and_size():
+    x = la.arange(16 * BLOCK // 8, chunks=BLOCK // 8, dtype="f8") * 2
+    ordered = la.sort(-x)
+    with lf.config.set(memory_limit=LIMIT):
+        with pytest.warns(lf.LazyflowWarning, match="sort") as told:
+            ordered.persist(scheduler="sync")
+        assert (x.sum() + x[::-1].max()).compute() > 0  # nothing is told of what fits
+    message = str(told[0].message)
+    assert f"{__file__}:" in message and "33.6 MB" in message and "4.19 MB" in message
+
+
 @pytest.mark.slow
 def test_the_peak_of_four_times_the_limit_is_below_1_2_of_it(tmp_path):
     limit = 240 << 20
