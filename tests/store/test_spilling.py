@@ -24,7 +24,7 @@ def _none_kept():
     yield
     gc.collect()
     wait_for_last_calls()
-    spilled = lf.schedulers.info()["memory"]
+    spilled = lf.info()["memory"]
     assert (spilled["held_bytes"], spilled["spilled_bytes"]) == (0, 0)
 
 
@@ -35,7 +35,7 @@ def arrays(count, **layout):
 
 
 def memory():
-    return lf.schedulers.info()["memory"]
+    return lf.info()["memory"]
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "threads"])
@@ -69,7 +69,7 @@ def test_what_tasks_pass_on_is_spilled(scheduler):
 
 def test_workers_share_the_limit_and_spill_what_they_keep():
     def spilled(*_):
-        return os.getpid(), lf.schedulers.info()["memory"]
+        return os.getpid(), lf.info()["memory"]
 
     kept = lf.persist(*arrays(12), scheduler="processes", num_workers=2, memory_limit=LIMIT)
     lf.wait(kept)
@@ -189,7 +189,7 @@ def run_program(text, folder, **more):
 import os, resource, sys, numpy as np, lazyflow as lf
 lf.config.set(spill_folder={str(folder)!r}, memory_limit={LIMIT})
 made = lf.delayed(lambda k: np.full({BLOCK // 8}, float(k)))
-def spilled(): return lf.schedulers.info()["memory"]["spilled_bytes"]
+def spilled(): return lf.info()["memory"]["spilled_bytes"]
 {text}
 """
     return subprocess.Popen(

@@ -110,7 +110,7 @@ class Observer:
     An observer that raises is logged once and dropped; results stay the same. Without observers,
     no methods are called and no tasks are timed. ``i`` is a task's number in ``run.plan``;
     ``run.task_name(i)`` is its name. There is no event for spilled values, which may belong to
-    several runs; `lazyflow.schedulers.info` tells how much is spilled.
+    several runs; `lazyflow.info` tells how much is spilled.
     """
 
     #: Seconds between two looks at where tasks are that other processes run; 0: none are taken.
