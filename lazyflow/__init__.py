@@ -46,7 +46,7 @@ from lazyflow.errors import (
     WorkerDied,
 )
 from lazyflow.graph.options import annotate
-from lazyflow.schedulers.registry import shutdown
+from lazyflow.schedulers.registry import info, shutdown
 
 if TYPE_CHECKING:
     from lazyflow.api.decorator import tree_reduce
@@ -90,6 +90,7 @@ __all__ = [
     "delayed",
     "gather",
     "get_actor",
+    "info",
     "is_lazy",
     "optimize",
     "persist",

@@ -19,6 +19,11 @@ ray_options        None        a dict of options passed unchanged to Ray's tasks
 share_from         65536       bytes from which a part of a value goes through shared memory
 store_limit        None        bytes of shared memory for values, in each worker; None: all that
                                the machine has
+memory_limit       None        bytes of memory, also as text ("4 GB", "4 GiB"): values that a run or
+                               `persist` keeps beyond it are written to files; "auto": 60 % of what
+                               the machine, or its control group, has; None: nothing is written
+spill_folder       None        folder of these files, which have no names; None: that of temporary
+                               files, or /var/tmp where those are in memory
 chunk_bytes        8388608     bytes that ``chunks="auto"`` aims at for each chunk of an array
 array_fusion       True        whether neighbouring operations on arrays become one task per block
 kernels            "auto"      how fused array expressions run: "auto", "numpy" (by NumPy alone)
@@ -42,6 +47,7 @@ default.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -141,14 +147,48 @@ def _choice(name: str, default: str | None, *words: str) -> _Key:
 
 
 def _folder(value: Any) -> Any:
-    if value is None or value is False:
+    if value is False:
+        return value
+    return _folder_named("kernel_cache", "a folder, None or False", value)
+
+
+def _spill_folder(value: Any) -> Any:
+    return _folder_named("spill_folder", "a folder or None", value)
+
+
+def _folder_named(name: str, words: str, value: Any) -> Any:
+    if value is None:
         return value
     if not isinstance(value, str | os.PathLike):
-        raise ValueError(f"kernel_cache must be a folder, None or False; got {value!r}")
+        raise ValueError(f"{name} must be {words}; got {value!r}")
     path = os.fspath(value)
     if not os.path.isabs(path):  # it would be another one in each working directory
-        raise ValueError(f"kernel_cache must be an absolute path; got {value!r}")
+        raise ValueError(f"{name} must be an absolute path; got {value!r}")
     return path
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) *(?:([kMGT])(i?))?B?", re.IGNORECASE)
+
+
+def _memory_limit(value: Any) -> Any:
+    """Return a number of bytes, "auto" or None.
+
+    >>> _memory_limit("1.5 GB"), _memory_limit("2GiB"), _memory_limit("auto")
+    (1500000000, 2147483648, 'auto')
+    """
+    if value is None or value == "auto":
+        return value
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is not None:
+        number, unit, is_binary = found.groups()
+        power = " kmgt".index((unit or " ").lower())
+        return int(float(number) * (1024 if is_binary else 1000) ** power)
+    if type(value) is not int or value < 1:
+        raise ValueError(
+            "memory_limit must be a number of bytes, a text like '4 GB', 'auto' or None; got "
+            f"{value!r}"
+        )
+    return value
 
 
 def _folder_of(text: str) -> Any:
@@ -187,6 +227,8 @@ _KEYS: dict[str, _Key] = {
     "ray_options": _Key(None, _ray_options, _as_given),
     "share_from": _whole("share_from", 1 << 16, 1),
     "store_limit": _whole("store_limit", None, 0),
+    "memory_limit": _Key(None, _memory_limit, _memory_limit),
+    "spill_folder": _Key(None, _spill_folder, _spill_folder),
     "chunk_bytes": _whole("chunk_bytes", 8 << 20, 1),
     "array_fusion": _flag("array_fusion", True),
     "kernels": _choice("kernels", "auto", "auto", "numpy", "native"),

@@ -286,6 +286,23 @@ def group_memory() -> int | None:
     return min(left, default=None)
 
 
+def granted_memory() -> int | None:
+    """Return the bytes that the machine has, or the control groups grant, None where not known."""
+    limits = ["".join(_lines(limit)).strip() for limit, _, _ in _memory_groups()]
+    most = [int(text) for text in limits if text.isdecimal()]
+    return min((n for n in (total_memory(), *most) if n is not None), default=None)
+
+
+def is_in_memory(folder: str) -> bool:
+    """Tell whether the files of a folder are in memory, as far as that is known."""
+    path, best = os.path.realpath(folder) + "/", ("", "")
+    for line in _lines("/proc/self/mounts"):
+        _, mounted, kind, *_ = line.split()
+        best = max(best, (mounted.rstrip("/") + "/", kind)) if path.startswith(
+            mounted.rstrip("/") + "/") else best
+    return best[1] in ("tmpfs", "ramfs")
+
+
 def process_usage(pid: int) -> tuple[int | None, int, float]:
     """Return bytes of memory, how much of it is shared, and CPU seconds of a process.
 

@@ -12,6 +12,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
@@ -27,11 +28,12 @@ from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.base import Observer, Request, Scheduler
 from lazyflow.schedulers.core.errors.failures import interrupted
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, PENDING, TaskFuture, timed_out
-from lazyflow.schedulers.core.run import BaseRun, make_run
+from lazyflow.schedulers.core.run import BaseRun, Run, make_run
 from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.ownership import ResultHandover, forms
+from lazyflow.store.spilling import in_memory, limit_here
 from lazyflow.store.values import IteratorItems
 
 if TYPE_CHECKING:
@@ -168,7 +170,8 @@ class RunOptions:
     """The keywords of one compute or persist, checked; and whether all its tasks are light."""
 
     __slots__ = (
-        "collect", "light", "num_workers", "optimize_graph", "scheduler", "timeout", "traverse",
+        "collect", "has_limit", "light", "memory_limit", "num_workers", "optimize_graph",
+        "scheduler", "timeout", "traverse",
     )
 
     def __init__(
@@ -181,9 +184,10 @@ class RunOptions:
         optimize_graph: bool = True,
         timeout: float | None = None,
         on_error: str = "raise",
+        memory_limit: int | str | None = None,
     ) -> None:
         for word in unknown:
-            known = [*RunOptions.__slots__[2:], "on_error"]
+            known = [*RunOptions.__slots__[3:], "on_error"]
             is_computes = word in known and name != "compute"
             hint = (
                 "; compute() takes it, where one waits." if is_computes
@@ -202,6 +206,11 @@ class RunOptions:
             raise ValueError(f"on_error must be 'raise' or 'collect'; got {on_error!r}")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise ValueError(f"timeout must be seconds, 0 or more; got {timeout!r}")
+        self.has_limit = memory_limit is not None
+        #: For what is planned and run in its block, tasks included.
+        self.memory_limit = (
+            nullcontext() if memory_limit is None else config.set(memory_limit=memory_limit)
+        )
         self.scheduler = scheduler_of(scheduler) if scheduler is not None else None
         self.num_workers = num_workers
         self.traverse = traverse
@@ -213,7 +222,7 @@ class RunOptions:
     @classmethod
     def of(cls, name: str, given: dict[str, Any]) -> RunOptions:
         """Return the options that a method named `name` was given as keywords."""
-        known = {k: given[k] for k in (*cls.__slots__[2:], "on_error") if k in given}
+        known = {k: given[k] for k in (*cls.__slots__[3:], "on_error") if k in given}
         return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
 
 
@@ -309,9 +318,16 @@ def new_run(plan: Plan, options: RunOptions, background: bool = False) -> BaseRu
         background=background,
         check_mutation=config.get("check_mutation"),
         crash_retries=config.get("crash_retries"),
+        memory_limit=limit_here(),
         observers=(*always_observers, *observers.get()),
     )
-    return make_run(plan, request, scheduler)
+    run = make_run(plan, request, scheduler)
+    if options.has_limit and not isinstance(run, Run) and "memory_limit" not in scheduler.options:
+        raise ValueError(
+            f"memory_limit= has no effect on {_subject(scheduler)}, whose workers have limits of "
+            "their own. Leave it out, and set theirs where the cluster is made"
+        )
+    return run
 
 
 def _is_there(leaf: Task) -> bool:
@@ -395,7 +411,7 @@ def held_values(plan: Plan) -> list[Any]:
     for task in plan.tasks:
         if task._func is HELD:
             if not task._args[0].is_elsewhere():  # a copy from elsewhere is the caller's own
-                held.append(task._args[0].local_outcome()[0])
+                held.append(in_memory(task._args[0].outcome(as_kept=True)[0]))
         elif task._bind is None:
             if task._args is not task._inputs:
                 held.extend(x for x in task._args if forms[type(x)])
@@ -524,12 +540,13 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
     """Compute arguments; return the error, so that the public function raises it itself."""
     outcome: Outcome = None, None
     try:
-        targets = Targets(args, options.traverse, keep=False, once=True)
-        if not targets.tasks:
-            return targets.fill([], finalized), None
-        options.light = targets.light and options.num_workers is None
-        run = new_run(make_plan(targets.tasks, options.optimize_graph), options)
-        outcome = run_to_end(run, options.timeout)
+        with options.memory_limit:
+            targets = Targets(args, options.traverse, keep=False, once=True)
+            if not targets.tasks:
+                return targets.fill([], finalized), None
+            options.light = targets.light and options.num_workers is None
+            run = new_run(make_plan(targets.tasks, options.optimize_graph), options)
+            outcome = run_to_end(run, options.timeout)
         if outcome[1] is not None:
             return outcome
         return targets.fill(outcome[0], finalized), None
@@ -547,6 +564,7 @@ def compute(
     optimize_graph: bool = True,
     timeout: float | None = None,
     on_error: str = "raise",
+    memory_limit: int | str | None = None,
     **unknown: Any,
 ) -> tuple[Any, ...]:
     """Compute lazy values and return the arguments as a tuple, with values in their places.
@@ -572,6 +590,10 @@ def compute(
     on_error
         ``"raise"``: raise the first error; ``"collect"``: continue, and return each exception in
         place of its value.
+    memory_limit
+        Bytes of memory, as ``"4 GB"`` or a number, or ``"auto"``. Arrays that tasks pass on, or
+        that `persist` keeps, are written to a file without a name beyond a share of it, and are
+        read from there when they are used. By default that of `config`, else there is no limit.
 
     Raises
     ------
@@ -595,7 +617,8 @@ def compute(
     values, error = evaluate(
         args,
         RunOptions(
-            "compute", unknown, scheduler, num_workers, traverse, optimize_graph, timeout, on_error
+            "compute", unknown, scheduler, num_workers, traverse, optimize_graph, timeout, on_error,
+            memory_limit,
         ),
     )
     if error is not None:
@@ -616,6 +639,7 @@ def persist(
     num_workers: int | None = None,
     traverse: bool = True,
     optimize_graph: bool = True,
+    memory_limit: int | str | None = None,
     **unknown: Any,
 ) -> tuple[Any, ...]:
     """Start computing, and return the same objects with results in place of their graphs.
@@ -636,13 +660,17 @@ def persist(
     >>> x.compute()
     100
     """
-    options = RunOptions("persist", unknown, scheduler, num_workers, traverse, optimize_graph)
-    targets = Targets(args, options.traverse)
-    if not targets.tasks:
-        return targets.fill([], finalized)
-    if all(t._func is HELD for t in targets.tasks):
-        return targets.fill(list(targets.tasks), _rebuilt)
-    futures = start_ahead(make_plan(targets.tasks, options.optimize_graph), options)
+    options = RunOptions(
+        "persist", unknown, scheduler, num_workers, traverse, optimize_graph,
+        memory_limit=memory_limit,
+    )
+    with options.memory_limit:
+        targets = Targets(args, options.traverse)
+        if not targets.tasks:
+            return targets.fill([], finalized)
+        if all(t._func is HELD for t in targets.tasks):
+            return targets.fill(list(targets.tasks), _rebuilt)
+        futures = start_ahead(make_plan(targets.tasks, options.optimize_graph), options)
     held = [_held(t, f) for t, f in zip(targets.tasks, futures, strict=True)]
     return targets.fill(held, _rebuilt)
 

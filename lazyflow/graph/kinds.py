@@ -36,6 +36,7 @@ FRAME = 16  # pandas DataFrame, Series: handed over as a copy, see `frame_copy`
 #: Follows dask's protocol: becomes a task that has dask compute it, where it is lazy. Or it is the
 #: future of an engine.
 FOREIGN = 17
+KEPT = 18  # a run's own: stands for an array whose memory may be in a file
 
 #: Types whose values can't be edited.
 IMMUTABLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
@@ -181,7 +182,7 @@ kinds = TypeTable(_classify, _EXACT)
 
 
 #: Kinds of results that need work when they are stored: see store/protected.py.
-_STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR, TUPLE, NAMEDTUPLE, DATACLASS}
+_STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR, TUPLE, NAMEDTUPLE, DATACLASS, KEPT}
 
 
 #: ``stored[type(x)]`` tells whether a result ``x`` needs more than being put in its place.

@@ -18,6 +18,7 @@ from lazyflow.schedulers.core.base import (
     provides,
 )
 from lazyflow.schedulers.core.task_resources import close_kept
+from lazyflow.store import spilling
 from lazyflow.system import lacks_processes
 
 #: Names that other libraries use for the same schedulers, so that ported programs run.
@@ -161,16 +162,19 @@ def info() -> dict[str, Any]:
     ``mapped_bytes`` of the caller, ``through_parent_bytes``, ``messages``, ``deaths``, ``jobs``,
     and how many ``tasks`` have ended.
     For engines: ``dashboards``, the addresses of their own pages.
+    For ``"memory"``, of the values that this process keeps below its ``memory_limit``: the
+    ``held_bytes`` in its memory, the ``spilled_bytes`` in a file, and the ``folder`` of that.
 
     >>> import lazyflow
     >>> isinstance(info(), dict)
     True
     """
-    return {
+    found = {
         name: scheduler.info()
         for name, scheduler in tuple(installed.items())
         if provides(scheduler, ReportsInfo)
     }
+    return {**found, "memory": spilling.facts()}
 
 
 def shutdown() -> None:

@@ -43,7 +43,7 @@ from lazyflow.graph.plan import Plan
 from lazyflow.interrupts import EXIT_GRACE, Event, end_with_python, uninterrupted
 from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, ShutsDown, Worker
 from lazyflow.schedulers.core.priorities import FairQueue, next_rank
-from lazyflow.schedulers.core.run import Run, doing
+from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.sync import SyncScheduler
 from lazyflow.system import at_fork
@@ -450,7 +450,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
                 if thread.ended.wait(max(0.0, deadline - monotonic())):
                     thread.thread.join()  # it has nothing more to do
                 elif thread.run is not None:
-                    left.append(doing(thread))
+                    left.append(thread.doing())
         if self._end_actors is not None:
             left += self._end_actors(max(0.0, deadline - monotonic()))
         return left

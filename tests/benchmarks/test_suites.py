@@ -13,6 +13,7 @@ from benchmarks import (
     bench,
     engines,
     large,
+    larger_than_memory,
     measure,
     overhead,
     pool_facts,
@@ -177,3 +178,12 @@ class TestArrays:
         assert not any("failed" in why for why in case["absent"].values())
         assert any(row["sides"].get("lazyflow", {}).get("samples") for row in case["rows"])
         assert any(row["goal"] for row in case["rows"])
+
+
+def test_larger_than_memory_measures_a_case_in_a_process_of_its_own():
+    limit = 16 << 20
+    value, peak, seconds = larger_than_memory.measured("lazyflow", "x.sum()", limit, 60)
+    count = 4 * limit // 8
+    assert value == pytest.approx((count - 1) / 2)
+    assert peak > limit / 2 and seconds > 0  # the interpreter's own memory is above this limit
+    assert "y" in larger_than_memory.measured("lazyflow", "y.sum()", limit, 60)  # the error's text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, product
 from typing import Any
 
@@ -66,6 +66,10 @@ class Lowering:
     def counts(self) -> dict[Expr, int]:
         """Return how many blocks were made of each node."""
         return Counter(node for node, _ in self._blocks)
+
+    def made(self) -> Iterable[tuple[tuple[Expr, Index], Task]]:
+        """Return the tasks that were made, each after its node and the index of its block."""
+        return self._blocks.items()
 
     def bounds(self, node: Expr) -> list[list[int]]:
         """Return where the chunks of each axis begin; an empty list for unknown lengths."""

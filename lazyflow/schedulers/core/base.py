@@ -53,6 +53,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.plan import Plan
+from lazyflow.graph.task import place_text, task_name
 
 P = TypeVar("P")
 
@@ -108,8 +109,8 @@ class Observer:
     the thread that receives what workers tell does. Keep them short.
     An observer that raises is logged once and dropped; results stay the same. Without observers,
     no methods are called and no tasks are timed. ``i`` is a task's number in ``run.plan``;
-    ``run.task_name(i)`` is its name. There is no event for spilled values: no scheduler here
-    writes values to disk to make room, and engines show their own spilling on their dashboards.
+    ``run.task_name(i)`` is its name. There is no event for spilled values, which may belong to
+    several runs; `lazyflow.info` tells how much is spilled.
     """
 
     #: Seconds between two looks at where tasks are that other processes run; 0: none are taken.
@@ -227,6 +228,14 @@ class Worker:
         """Return its run and the number of its task; -1: none."""
         return self.run, self.task
 
+    def doing(self) -> str:
+        """Describe what it is doing."""
+        run, i = self.now()
+        if run is None or not 0 <= i < len(run.plan):
+            return f"nothing ({self.kind} {self.name})"
+        task = run.plan.tasks[i]
+        return f"{task_name(task)}, made at {place_text(task)} ({self.kind} {self.name})"
+
     def asleep(self) -> AbstractContextManager[None]:
         """Return the context for sleeping inside a task, in which another thread may work."""
         return nullcontext()
@@ -240,7 +249,7 @@ class Scheduler(Protocol):
 
     name: str
     #: Task options beyond retries that it honours. Of others the caller is warned once; tasks
-    #: with workers= are refused.
+    #: with workers= are refused. Of one with runs of its own, also whether "memory_limit" holds.
     options: frozenset[str]
 
     def start(self, run: Any) -> None:
@@ -326,6 +335,8 @@ class Request(NamedTuple):
         No caller waits for it yet; runs with a waiting caller go first.
     light
         Its tasks take microseconds, less than passing them to another thread, and never wait.
+    memory_limit
+        Bytes of memory beyond which values that it keeps are written to a file; None: no limit.
     """
 
     num_workers: int | None = None
@@ -335,6 +346,7 @@ class Request(NamedTuple):
     observers: tuple[Any, ...] = ()
     light: bool = False
     crash_retries: int = 2
+    memory_limit: int | None = None
 
 
 #: The schedulers that this process has made, by name; in a worker it is itself "processes".

@@ -17,6 +17,7 @@ from lazyflow.interrupts import Event
 from lazyflow.schedulers.core.base import EndsTasks, provides
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.core.task_resources import asleep, here
+from lazyflow.store.spilling import KeptArray, opened
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
 
@@ -153,14 +154,19 @@ class TaskFuture:
                 call.cancel()
                 told.is_told = True
             return None, BaseException.with_traceback(self._error, self._trace)
-        return self._value, None
+        return opened(self._value), None
 
     def is_elsewhere(self) -> bool:
         """Tell whether the value is in another process, so that `outcome` has to bring it."""
         return getattr(type(self._value), "_lazyflow_remote", False)
 
-    def outcome(self) -> tuple[Any, BaseException | None]:
-        """Return the value and the error of a done future; the error has the task's frames only."""
+    def outcome(self, as_kept: bool = False) -> tuple[Any, BaseException | None]:
+        """Return the value and the error of a done future; the error has the task's frames only.
+
+        With `as_kept`, a run gets the `KeptArray` that stands for the value.
+        """
+        if as_kept and type(self._value) is KeptArray:
+            return self._value, None
         value, error = self.local_outcome()
         if self.is_elsewhere():
             try:

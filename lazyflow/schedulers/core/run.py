@@ -26,9 +26,9 @@ from lazyflow.errors import Cancelled
 from lazyflow.finalizers import Gone, gone
 from lazyflow.graph.guards import is_open
 from lazyflow.graph.items import itemized
-from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, LAZY, kinds, stored
+from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, KEPT, LAZY, kinds, stored
 from lazyflow.graph.plan import Plan, plan_of_lazy
-from lazyflow.graph.task import HELD, place_text, task_name
+from lazyflow.graph.task import HELD, task_name
 from lazyflow.interrupts import Event, is_users_interrupt
 from lazyflow.schedulers.core.base import MakesRuns, Observer, Request, Worker, provides
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of, finished
@@ -40,20 +40,12 @@ from lazyflow.schedulers.core.slow_calls import TaskCall, called, taken
 from lazyflow.schedulers.core.snapshots import Watches, verify
 from lazyflow.schedulers.core.task_resources import asleep, here, scheduler_here, task_over
 from lazyflow.store.protected import protected
+from lazyflow.store.spilling import keep, opened
 from lazyflow.store.values import IteratorItems, locked, references
 
 # -- a run of any kind --------------------------------------------------------------------
 
 _cull_lock = threading.Lock()
-
-
-def doing(worker: Worker) -> str:
-    """Describe what a worker is doing."""
-    run, i = worker.now()
-    if run is None or not 0 <= i < len(run.plan):
-        return f"nothing ({worker.kind} {worker.name})"
-    task = run.plan.tasks[i]
-    return f"{task_name(task)}, made at {place_text(task)} ({worker.kind} {worker.name})"
 
 
 class _DeliveredLater:
@@ -181,7 +173,7 @@ class BaseRun(ABC):
         while runs:
             run = runs.pop()
             runs.extend(run.children)
-            names.extend(doing(worker) for worker in tuple(run.inside) if worker.now()[0] is run)
+            names.extend(each.doing() for each in tuple(run.inside) if each.now()[0] is run)
         return names
 
     def _complete(self) -> None:
@@ -208,7 +200,7 @@ class BaseRun(ABC):
 
         What is in other processes is brought here; raise if that is impossible.
         """
-        outputs = [self.values[i] for i in self.plan.outputs], self.failed
+        outputs = [opened(self.values[i]) for i in self.plan.outputs], self.failed
         self.drop_values()
         return outputs
 
@@ -609,12 +601,23 @@ class Run(BaseRun):
         """Return the form in which a result is stored; LATER when it has yet to be computed."""
         kind = kinds[type(value)]
         if kind == ARRAY:
-            can_change = value.flags.writeable or is_open(value)
-            if not can_change or self.plan.consumers[i] == self.plan.end:
+            limit, is_read = self.request.memory_limit, self.plan.consumers[i] != self.plan.end
+            if not is_read and (limit is None or self.futures is None):
                 return value
-            return locked(value, sys.getrefcount(value) <= _FRESH)
+            if value.flags.writeable or is_open(value):
+                value = locked(value, sys.getrefcount(value) <= _FRESH)
+            try:
+                value = value if limit is None else keep(value, limit)  # which waits for room
+            except BaseException as error:
+                return self._failed_late(i, error)
+            if kinds[type(value)] == ARRAY:
+                return value
+            kind = KEPT
         if kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
+        if kind == KEPT:
+            self.attention.append(None)
+            return value
         if value.__class__ is CoroutineType:
             return self.keep(i, self._awaited(i, list(given), value))
         if kind != ITERATOR and self.plan.consumers[i] != self.plan.end:  # tasks read it
@@ -795,7 +798,7 @@ class Run(BaseRun):
             self.scheduler.offer(self, len(made))
 
     def _arrive_future(self, i: int, future: TaskFuture, made: list[int]) -> None:
-        value, error = future.outcome()
+        value, error = future.outcome(as_kept=True)
         if error is None:
             self._arrive(i, value, made)
             return

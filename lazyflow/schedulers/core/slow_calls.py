@@ -18,6 +18,7 @@ from lazyflow.graph.task import Task, place_text, task_name
 from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.task_resources import here, task_over
 from lazyflow.store.protected import editable
+from lazyflow.store.spilling import opened
 from lazyflow.store.values import consumer_copy
 
 #: Options that few tasks have: retries, mutates, nout, and whether mutation is checked.
@@ -196,7 +197,7 @@ def taken(
     raw: list[Any] = []
     last: list[bool] = []
     for j in numbers:
-        raw.append(values[j])  # before the token is taken: the last token's taker drops it
+        raw.append(opened(values[j]))  # before the token is taken: the last token's taker drops it
         left = releases[j]
         is_last = left is None or next(left, True) is True
         last.append(is_last)

@@ -33,7 +33,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
     """The pool of worker processes, started on first use."""
 
     name = "processes"
-    options = frozenset({"priority", "crash_retries"})
+    options = frozenset({"priority", "crash_retries", "memory_limit"})
     actors_share_memory = False
 
     def __init__(self) -> None:

@@ -188,6 +188,7 @@ class WorkerPool:
             "arena": worker.serial,
             "step": STEP,
             "limit": config.get("store_limit"),
+            "workers": max(1, self._state.size),
             # Pages kept for the next values until the pool is idle: new ones cost twice the time.
             "keep": max(_LEAST_KEPT, (available_memory() or 0) // (4 * max(1, self._state.size))),
         }

@@ -26,6 +26,7 @@ from lazyflow.schedulers.core.task_resources import drop
 from lazyflow.schedulers.processes.protocol import Incoming, send
 from lazyflow.schedulers.remote.calls import DROP, FOLLOW, FUNCTION, NOTICES, SETTINGS, unreadable
 from lazyflow.schedulers.remote.environment import Stat, is_users, stat_of, take_over
+from lazyflow.store import spilling
 from lazyflow.store.memory import result_memory
 from lazyflow.store.memory.shared import Arenas, Mappings, Segment
 from lazyflow.store.pickling.functions import load_function
@@ -388,6 +389,7 @@ class WorkerProcess(ABC):
         self.announced: tuple[set[int], set[int]] = (set(), set())
         self.mappings = Mappings(private=False)
         result_memory.is_worker = True
+        spilling.share_limit(settings["workers"])
         self.follower = Follower()
         self.functions: dict[int, Any] = {}
         self._sending = threading.Lock()

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from time import perf_counter, thread_time
 from typing import Any
 
-from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
+from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.plan import task_of
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.coroutines import finished
@@ -54,6 +54,7 @@ from lazyflow.store.pickling.serialize import Encoded, decode
 from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.protected import protected
 from lazyflow.store.sizes import size_of
+from lazyflow.store.spilling import KeptArray, keep, limit_here, opened
 from lazyflow.store.values import IteratorItems, consumer_copy, references
 
 # -- values that a worker keeps for tasks, and stand-ins for those that are not there -----
@@ -330,6 +331,8 @@ class TaskWatch:
 
 #: References to a result that only `_run`, `_keep` and `_stored` hold, as getrefcount counts them.
 _FRESH = references(4)
+#: Kinds of values that are not handed over as they are.
+_UNUSUAL = COPIED | {kinds[KeptArray]}
 _REMEMBERED = 64  # batches; whether one was recalled is asked only while it is on its way
 _ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
 _FEW = 20  # inputs among which a tuple is searched as quickly as a set
@@ -370,7 +373,7 @@ class TaskWorker(WorkerProcess):
 
     def value_of(self, i: int, default: Any) -> Any:
         """Return the value of an id, or `default` when it is not here."""
-        return self.store.values.get(i, default)
+        return opened(self.store.values.get(i, default))
 
     def give_back(self, numbers: list[int]) -> list[tuple[int, list[int] | None]]:
         """Give back what was not begun of batches: ids by batch, None for all of a batch.
@@ -538,7 +541,7 @@ class TaskWorker(WorkerProcess):
                 if flags & KEEP:
                     store.put_unusual(i, FAILED)
                 return NO_RESULT
-            raw.append(value)
+            raw.append(opened(value))
             copied.append(kinds[type(value)] in COPIED)
         call = None
         try:
@@ -589,8 +592,9 @@ class TaskWorker(WorkerProcess):
             value = IteratorItems(value)
         if flags & KEEP:
             value = protected(value, sys.getrefcount(value) <= _FRESH)
-            self.store.values[i] = value
-            if kinds[type(value)] in COPIED:
+            limit = limit_here() if kind == ARRAY else None
+            self.store.values[i] = kept = value if limit is None else keep(value, limit)
+            if kinds[type(kept)] in _UNUSUAL:
                 self.store.unusual.add(i)
         return entry(self, i, value, flags) if flags & (WANT | SMALL) else (i,)
 
@@ -615,7 +619,7 @@ class TaskWorker(WorkerProcess):
             _, _, arguments, inputs, _, flags, extra = record
             if flags & BLOB:
                 return None
-            raw = [self.store.values.get(k) for k in inputs or ()]
+            raw = [opened(self.store.values.get(k)) for k in inputs or ()]
             if any(value.__class__ is UnopenedValue for value in raw):
                 return None
             call = calls.RecordCall(None, arguments, flags, extra, raw, [])  # type: ignore[arg-type]
@@ -642,7 +646,7 @@ class TaskWorker(WorkerProcess):
                 result = done.popleft()
                 if len(result) == 1:
                     i = result[0]
-                    value = values.get(i, NO_RESULT)  # the main thread may drop it meanwhile
+                    value = opened(values.get(i, NO_RESULT))  # it may be dropped meanwhile
                     if value is not NO_RESULT:
                         result = entry(self, i, value, KEEP)
                     value = None

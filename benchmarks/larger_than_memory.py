@@ -1,0 +1,145 @@
+"""Data sets of four times a memory limit: peak and time, ours and dask's, each in its own process.
+
+The data are made and persisted, then computed on, on two threads. Times include both. dask's
+threads have no limit: what they take shows what there is to be spilled. `distributed` has one of
+its own: a process of two threads, which is given the same limit. The disk's own time is that of
+writing what does not fit, and of reading all of it once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from importlib import import_module
+from time import perf_counter
+from typing import Any
+
+from benchmarks.command import check_options
+from benchmarks.memory import peak_bytes, peak_of
+from benchmarks.survey import LIBRARIES
+
+MIB = 1 << 20
+COLUMNS = 512
+SIDES = ("lazyflow", "dask", "distributed")
+
+CASES = """
+    x.sum() | ((x - x.mean(0)) / x.std(0)).max() | (x.T @ x).max() | x[x > 0.5].sum()
+    x.rechunk((-1, 64)).max(axis=0).sum() | x.cumsum(axis=0)[-1].sum() | x[::-1].max()
+    (x + 1).persist().max()
+"""
+
+
+def expressions() -> list[str]:
+    """Return the expressions that are measured."""
+    return [piece.strip() for line in CASES.strip().splitlines() for piece in line.split(" | ")]
+
+
+def run_case(side: str, expression: str, limit: int) -> tuple[float, int, float]:
+    """Return the value, the most bytes that a process took, and the seconds of one case."""
+    la = import_module(LIBRARIES["dask" if side == "distributed" else side])
+    base: Any = import_module("lazyflow" if side == "lazyflow" else "dask")
+    rows, chunk = 4 * limit // (8 * COLUMNS), 8 * MIB // (8 * COLUMNS)
+    if side == "lazyflow":
+        base.config.set(memory_limit=limit, scheduler="threads", num_workers=2)
+        holding: Any = nullcontext()
+    else:
+        base.config.set(scheduler="threads", num_workers=2)
+        holding = _client(limit) if side == "distributed" else nullcontext()
+    with holding as client:
+        start = perf_counter()
+        numbers = la.arange(rows * COLUMNS, chunks=chunk * COLUMNS, dtype="f8")
+        (x,) = base.persist(numbers.reshape(rows, COLUMNS) * (1 / (rows * COLUMNS)))
+        value = float(eval(expression, {"x": x, "la": la}).compute())
+        seconds = perf_counter() - start
+        pids = [] if client is None else client.run(os.getpid).values()
+        peak = max([peak_of(pid) for pid in pids], default=0) or peak_bytes()
+    return value, peak, seconds
+
+
+def _client(limit: int) -> Any:
+    distributed: Any = import_module("distributed")
+    return distributed.Client(
+        n_workers=1, threads_per_worker=2, memory_limit=limit, dashboard_address=None,
+        local_directory=tempfile.gettempdir(), silence_logs=50,
+    )
+
+
+def disk_seconds(limit: int) -> float:
+    """Return the seconds for writing three times the limit, and reading four times as much."""
+    block = os.urandom(8 * MIB)
+    start = perf_counter()
+    with tempfile.TemporaryFile(buffering=0) as file:
+        for _ in range(3 * limit // len(block)):
+            file.write(block)
+        for at in range(4 * limit // len(block)):
+            file.seek(at * len(block) % max(1, 3 * limit - len(block)))
+            file.read(len(block))
+    return perf_counter() - start
+
+
+def measured(side: str, expression: str, limit: int, timeout: float) -> Any:
+    """Return what `run_case` does in a process of its own, or why there is nothing."""
+    command = [sys.executable, "-m", "benchmarks.larger_than_memory", side, expression, str(limit)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return f"not done after {timeout:g} s"
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["ended"]
+        return said[-1][:40]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print peak and seconds of each case; return 1 where ours is above 1.2 of the limit."""
+    given = _options(argv)
+    limit = given.limit * MIB
+    print(f"limit {given.limit} MiB, data {4 * given.limit} MiB; two threads; the disk's own time "
+          f"{disk_seconds(limit):.1f} s")
+    print(f"{'peak / limit, seconds':44}" + "".join(f"{side:>30}" for side in SIDES))
+    above = 0
+    for expression in expressions():
+        if given.only not in expression:
+            continue
+        cells, values = [], []
+        for side in SIDES:
+            found = measured(side, expression, limit, given.timeout)
+            if isinstance(found, str):
+                cells.append(found)
+                above += side == "lazyflow"
+                continue
+            value, peak, seconds = found
+            values.append(value)
+            cells.append(f"{peak / limit:.2f} {seconds:7.1f} s")
+            above += side == "lazyflow" and peak > 1.2 * limit
+        differ = values and max(values) - min(values) > 1e-6 * abs(max(values, key=abs))
+        print(f"{expression[:43]:44}" + "".join(f"{cell[:28]:>30}" for cell in cells)
+              + ("  differ" if differ else ""), flush=True)
+    print(f"above 1.2 of the limit, or not done: {above}")
+    return int(above > 0)
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks memory", description=__doc__)
+    add = parser.add_argument
+    add("--limit", type=int, default=512, metavar="MIB", help="of each side")
+    add("--timeout", type=float, default=180, metavar="SECONDS", help="of one case")
+    add("--only", default="", metavar="TEXT", help="expressions with this text")
+    given = parser.parse_args(argv)
+    check_options(parser, given)
+    if not any(given.only in expression for expression in expressions()):
+        parser.error(f"--only {given.only}: no expression has this text")
+    return given
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    which, expression, size = sys.argv[1:]
+    print(json.dumps(run_case(which, expression, int(size))))

@@ -1,0 +1,463 @@
+"""Values that runs and `persist` keep below `memory_limit`; those beyond it are in a file.
+
+What is kept is a `KeptArray`, which stands for an array: it has the array's layout, and the memory
+that the array shows. A thread writes memory to a file while more than a share of the limit is held:
+the oldest first, as a depth-first run reads last what it made first, and none of which a task holds
+a view. The views that tasks get afterwards are mappings of the file, one for each use, whose pages
+leave with the task. A task whose result is beyond the limit waits until the thread has made room,
+so that tasks are no faster than the disk.
+
+Memory counts once, however many values show it, and each memory is written at most once, as no task
+can change it. The file has no name, so nothing is left whatever ends the program.
+
+Rejected: to map the file over the memory itself, so that nothing would stand for arrays. The
+allocator uses its memory again, and takes for zeros what it gave back.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from collections import deque
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
+
+from lazyflow import config
+from lazyflow.errors import StoreFull
+from lazyflow.finalizers import Gone, LastCall, gone
+from lazyflow.graph.kinds import KEPT
+from lazyflow.interrupts import Event, uninterrupted
+from lazyflow.store.sizes import format_bytes
+from lazyflow.system import at_fork, granted_memory, is_in_memory, process_usage
+
+_LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more
+_SHARE = 0.6  # of the limit for kept values at most; tasks and the program itself have the rest
+_LEAST_SHARE = 0.1  # that they have even where the program itself takes all
+_FULL = 0.9  # of the limit that the process is to have, until the next look at it
+_LOOKS = 64  # how often that is looked at while values of as many bytes as the limit are kept
+_EARLY = 0.75  # of that share from which the thread writes, while tasks go on
+_AUTO = 0.6  # of the memory that the process may use, for "auto"
+_PART = 64 << 20  # bytes of one write
+_ON_DISK = "/var/tmp"  # for large files; the folder of temporary ones is often in memory
+
+
+_sharers = [1]  # how many processes share the limit
+
+
+def share_limit(count: int) -> None:
+    """Let this process have one part in `count` of the limit: it is one of as many workers."""
+    _sharers[0] = count
+
+
+def limit_here() -> int | None:
+    """Return the memory limit in bytes that holds for what is computed here; None: there is none.
+    """
+    limit = config.get("memory_limit")
+    if limit is None:
+        return None
+    if limit == "auto":
+        granted = granted_memory()
+        if granted is None:
+            return None
+        limit = int(granted * _AUTO)
+    return max(1, int(limit) // _sharers[0])
+
+
+# -- the file ---------------------------------------------------------------------------------
+
+
+class _Mapping(mmap.mmap):
+    """A part of the file in use; it holds its range."""
+
+    held: Any
+
+
+class _Range:
+    """A part of the file, which is given back when neither a value nor a mapping has it."""
+
+    __slots__ = ("__weakref__", "_over", "file", "offset", "size")
+
+    def __init__(self, file: SpillFile, offset: int, size: int) -> None:
+        self.file, self.offset, self.size = file, offset, size
+        self._over = LastCall(file.give_back, offset, size)
+
+    def opened(self) -> Any:
+        """Return a buffer of the bytes, which can't be written to."""
+        try:
+            mapping = _Mapping(
+                self.file.fileno, self.size, access=mmap.ACCESS_READ, offset=self.offset
+            )
+        except OSError:  # each takes a descriptor, of which a process has some hundreds
+            return self.file.read(self.offset, self.size)
+        mapping.held = self
+        return mapping
+
+
+class SpillFile:
+    """A file without a name, which one thread writes.
+
+    Attributes
+    ----------
+    used
+        Bytes of its ranges.
+    is_shared
+        The child of a fork may read it: what is in it stays.
+    """
+
+    def __init__(self, folder: str) -> None:
+        from tempfile import TemporaryFile  # 5 ms
+
+        with TemporaryFile(buffering=0, dir=folder) as file:
+            self.fileno = os.dup(file.fileno())
+        self._over = LastCall(os.close, self.fileno)
+        self.folder = folder
+        self.used = self._end = 0
+        self.is_shared = False
+        self._lock = Lock()
+
+    def write(self, data: Any) -> _Range:
+        """Return the range that has a copy of some bytes; called by one thread only."""
+        size, view = data.nbytes, memoryview(data)
+        os.lseek(self.fileno, self._end, os.SEEK_SET)
+        done = 0
+        while done < size:
+            done += os.write(self.fileno, view[done : done + _PART])
+        made = _Range(self, self._end, size)
+        self._end += -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+        self._add(size)
+        return made
+
+    def read(self, offset: int, size: int) -> Any:
+        """Return a copy of a range, as an array that can't be written to."""
+        found = sys.modules["numpy"].empty(size, "u1")
+        done = 0
+        while done < size:
+            done += os.preadv(self.fileno, [memoryview(found)[done:]], offset + done)
+        found.flags.writeable = False
+        return found
+
+    def give_back(self, offset: int, size: int) -> None:
+        """Return the blocks of a range to the disk, where the system can do so for a part."""
+        self._add(-size)
+        if hasattr(mmap, "MADV_REMOVE") and not self.is_shared:
+            try:
+                with mmap.mmap(self.fileno, size, offset=offset) as mapping:
+                    mapping.madvise(mmap.MADV_REMOVE)
+            except OSError:
+                pass
+
+    def _add(self, size: int) -> None:
+        with self._lock:
+            self.used += size
+
+
+def folder_here() -> str:
+    """Return the folder for the file: a chosen one, or one of temporary files that is on a disk."""
+    from tempfile import gettempdir
+
+    chosen = config.get("spill_folder")
+    if chosen is None:
+        chosen = gettempdir()
+        if is_in_memory(chosen) and os.access(_ON_DISK, os.W_OK):
+            return _ON_DISK
+    return str(chosen)
+
+
+# -- what is kept -----------------------------------------------------------------------------
+
+
+class KeptMemory:
+    """Memory that kept values show: bytes of this process, or, where these are None, of the file.
+    """
+
+    __slots__ = ("__weakref__", "bytes", "range")
+
+    def __init__(self, data: Any) -> None:
+        self.bytes = data
+        self.range: _Range | None = None
+
+    def mapped(self) -> Any:
+        """Return a buffer of the part of the file."""
+        assert self.range is not None
+        return self.range.opened()
+
+    def is_idle(self) -> bool:
+        """Tell whether nothing but this holds the memory."""
+        data = self.bytes
+        return data is not None and _holders(data) <= _IDLE
+
+
+def _holders(data: Any) -> int:
+    return sys.getrefcount(data) + sys.getrefcount(data.base)
+
+
+class _Sample:
+    def __init__(self) -> None:
+        self.base = object()
+
+
+def _count_idle() -> int:
+    kept = KeptMemory(_Sample())
+    data = kept.bytes
+    return _holders(data)
+
+
+_IDLE = _count_idle()
+
+
+class KeptArray:
+    """Stands for an array which a run or a future keeps, and whose memory may be in the file."""
+
+    _lazyflow_kind = KEPT
+    __slots__ = ("_layout", "_memory", "_offset")
+
+    def __init__(self, memory: KeptMemory, array: Any, offset: int) -> None:
+        self._memory = memory
+        self._layout = array.shape, array.dtype, array.strides
+        self._offset = offset
+
+    def opened(self) -> Any:
+        """Return the array, which can't be written to."""
+        data = self._memory.bytes  # read once: the thread sets the range first
+        return self._shown(self._memory.mapped() if data is None else data)
+
+    def in_memory(self) -> Any:
+        """Return the array if its memory is this process's, else None."""
+        data = self._memory.bytes
+        return None if data is None else self._shown(data)
+
+    def _shown(self, data: Any) -> Any:
+        shape, dtype, strides = self._layout
+        return sys.modules["numpy"].ndarray(shape, dtype, data, self._offset, strides)
+
+
+def opened(value: Any) -> Any:
+    """Return a value itself, or the array that it stands for."""
+    return value.opened() if type(value) is KeptArray else value
+
+
+def in_memory(value: Any) -> Any:
+    """Return a value itself, or the array that it stands for, None if that is in the file."""
+    return value.in_memory() if type(value) is KeptArray else value
+
+
+def keep(array: Any, limit: int) -> Any:
+    """Return what is stored for a read-only array: a `KeptArray`, or itself if it can't be spilled.
+
+    Sleeps while more is held than `limit` allows, and some of it can be written to the file.
+
+    Raises
+    ------
+    StoreFull
+        It can't be written.
+    """
+    numpy = sys.modules["numpy"]
+    owner = array
+    while type(owner) is numpy.ndarray and owner.base is not None:
+        owner = owner.base
+    if type(owner) is not numpy.ndarray or owner.nbytes < _LEAST or owner.flags.writeable:
+        return array  # a part of a file already, or others hold it
+    if owner.dtype.hasobject or not owner.flags.owndata:
+        return array
+    offset = _address(array) - _address(owner)
+    memory = _ledger.memory_of(owner)
+    del owner
+    kept = array if memory is None else KeptArray(memory, array, offset)
+    del array, memory
+    _ledger.make_room(limit)
+    return kept
+
+
+def _address(array: Any) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+# -- how much of it is in memory --------------------------------------------------------------
+
+
+class _Order:
+    """Asks the thread to write until no more than `most` bytes are held."""
+
+    def __init__(self, most: int, is_early: bool) -> None:
+        self.most = most
+        self.is_early = is_early
+        self.folder = folder_here()
+        self.done = Event()
+        self.error: Exception | None = None
+
+
+def _cant_write(order: _Order, held: int, limit: int) -> StoreFull:
+    return StoreFull(
+        f"{format_bytes(held)} of values are kept, of which {format_bytes(order.most)} may be in "
+        f"memory (memory_limit={limit}), and the rest can't be written to a file in "
+        f"{order.folder}: {order.error}. Nothing is lost. Free disk space there, choose another "
+        "folder by lazyflow.config.set(spill_folder=...), raise memory_limit, or keep less: drop "
+        "persisted values that are not needed (del)."
+    )
+
+
+class _Ledger:
+    """The memory of kept values: how much is held, which is the oldest, and what writes it.
+
+    Attributes
+    ----------
+    held
+        Bytes in the memory of this process.
+    """
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.file: SpillFile | None = None
+        self._unseen = 0  # bytes that were kept since the last look at the process
+        self._lock = Lock()
+        self._known: dict[int, Gone] = {}  # of memories that are held, by id of their owners
+        self._dead: deque[Gone] = deque()
+        self._orders: SimpleQueue[_Order] = SimpleQueue()
+        self._unstarted = [None]  # the thread that pops it starts the one that writes
+        self._early = [None]  # empty while an order is due that nobody waits for
+
+    def memory_of(self, owner: Any) -> KeptMemory | None:
+        """Return the memory of an array that owns it; None if it is not in one piece."""
+        self.settle()
+        entry = self._known.get(id(owner))
+        known = None if entry is None else entry()
+        if known is not None and known.bytes is not None:
+            return known
+        flat = owner.ravel("K")
+        if flat.base is not owner:
+            return None
+        made = KeptMemory(flat.view("u1"))
+        with self._lock:
+            self._add(id(owner), made, owner.nbytes)
+        return made
+
+    def _add(self, number: int, memory: KeptMemory, size: int) -> None:
+        if number in self._known:
+            self._remove(self._known[number])
+        self._known[number] = gone(memory, self._dead.append, (number, size))
+        self.held += size
+        self._unseen += size
+
+    def _remove(self, entry: Gone) -> None:
+        number, size = entry.then
+        if self._known.get(number) is entry:
+            del self._known[number]
+            self.held -= size
+
+    def settle(self) -> None:
+        """Forget the memory that no value has any more."""
+        while self._dead:
+            try:
+                entry = self._dead.popleft()
+            except IndexError:
+                return
+            with self._lock:
+                self._remove(entry)
+
+    def make_room(self, limit: int) -> None:
+        """Sleep until no more than their share is held, or the rest is in use."""
+        if self._unseen * _LOOKS < limit:
+            return
+        self._unseen = 0
+        self.settle()
+        most = self._most(limit)
+        early = int(most * _EARLY)
+        if self.held > most:
+            order = _Order(most, False)
+            self._give(order)
+            order.done.wait()
+            if order.error is not None:
+                raise _cant_write(order, self.held, limit) from None
+        elif self.held > early and self._early:
+            try:
+                self._early.pop()
+            except IndexError:  # another thread asks for it just now
+                return
+            self._give(_Order(early, True))
+
+    def _most(self, limit: int) -> int:
+        """Return how many bytes may be held, given what else the process has in memory."""
+        resident = process_usage(os.getpid())[0] or 0
+        others = max(0, resident - self.held)
+        return int(max(_LEAST_SHARE * limit, min(_SHARE * limit, _FULL * limit - others)))
+
+    def _give(self, order: _Order) -> None:
+        if self._unstarted:
+            uninterrupted(self._start)
+        self._orders.put(order)
+
+    def _start(self) -> None:
+        try:
+            self._unstarted.pop()
+        except IndexError:  # another thread did
+            return
+        try:
+            Thread(target=self._serve, name="lazyflow-spilling", daemon=True).start()
+        except RuntimeError:  # no more threads to be had: the task fails with it
+            self._unstarted.append(None)
+            raise
+
+    # -- in the thread that writes ----------------------------------------------------------
+
+    def _serve(self) -> None:
+        while True:
+            order = self._orders.get()
+            try:
+                self._spill(order)
+            except Exception as error:  # whoever waits raises it, next time if nobody does now
+                order.error = error
+            if order.is_early:
+                self._early.append(None)
+            order.done.set()
+            del order
+
+    def _spill(self, order: _Order) -> None:
+        for entry in tuple(self._known.values()):
+            self.settle()
+            if self.held <= order.most:
+                return
+            memory = entry()
+            if memory is not None and memory.is_idle():
+                self._write(memory, entry, order.folder)
+            del memory
+
+    def _write(self, memory: KeptMemory, entry: Gone, folder: str) -> None:
+        file = self.file
+        if file is None or file.folder != folder or not file.used:
+            file = self.file = SpillFile(folder)
+        memory.range = file.write(memory.bytes)
+        memory.bytes = None
+        with self._lock:
+            self._remove(entry)
+
+
+_ledger = _Ledger()
+
+
+def facts() -> dict[str, Any]:
+    """Return how much of what is kept below a limit is in memory and how much in the file."""
+    _ledger.settle()
+    file = _ledger.file
+    return {
+        "held_bytes": _ledger.held,
+        "spilled_bytes": 0 if file is None else file.used,
+        "folder": None if file is None else file.folder,
+    }
+
+
+def _before_fork() -> None:
+    file, _ledger.file = _ledger.file, None
+    if file is not None:
+        file.is_shared = True
+
+
+def _after_fork() -> None:
+    """Start with nothing in the child: what was kept stays as it is."""
+    global _ledger
+    _ledger = _Ledger()
+
+
+at_fork(before=_before_fork, after_in_child=_after_fork)
