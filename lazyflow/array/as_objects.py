@@ -43,13 +43,17 @@ def _array_namespace(*, api_version: str | None = None) -> ModuleType:
 
 
 def asked_by_sklearn() -> bool:
-    """Tell whether the function that asks for an attribute is one of scikit-learn.
+    """Tell whether a function of scikit-learn that computes with arrays asks for an attribute.
 
     With ``array_api_dispatch=True`` it counts classes, and rows of a class, by ``shape[0]``, for
     which the standard allows None where values tell; all of its classifiers and their metrics do.
+    Without, it only checks the arguments of `lazyflow.learn`, which computes nothing for that.
     """
     name: str = sys._getframe(2).f_globals.get("__name__", "")
-    return name.startswith("sklearn.")
+    if not name.startswith("sklearn."):
+        return False
+    is_on: bool = sys.modules["sklearn"].get_config()["array_api_dispatch"]
+    return is_on
 
 
 class AsObjects:

@@ -194,9 +194,12 @@ def test_estimators_of_scikit_learn_stay_with_chunked_arrays():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_scikit_learn_alone_is_told_lengths_that_have_to_be_computed():
+def test_scikit_learn_alone_is_told_lengths_that_have_to_be_computed(monkeypatch):
+    sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     x = la.from_array([3, 1, 3], chunks=2)
     names = {"__name__": "sklearn.some.module"}
     exec("def shape_of(x): return x.shape", names)
+    assert names["shape_of"](la.unique_values(x)) == (None,)  # it does not compute with it
+    monkeypatch.setattr(sklearn, "get_config", lambda: {"array_api_dispatch": True})
     assert la.unique_values(x).shape == (None,) and names["shape_of"](la.unique_values(x)) == (2,)
     assert names["shape_of"](x[x > 1]) == (2,) and names["shape_of"](x) == (3,)

@@ -30,6 +30,7 @@ from lazyflow import (
     compute,
     delayed,
     persist,
+    shutdown,
     wait,
 )
 from lazyflow.schedulers.processes.scheduler import processes
@@ -289,6 +290,8 @@ def test_a_death_around_the_hand_over(how: str, fault_at: str) -> None:
 
 
 def test_a_memory_error() -> None:
+    shutdown()  # else a worker of the test before may have yet to end
+    assert compute([delayed(inc)(i) for i in range(4)], **ON)[0] == [1, 2, 3, 4]
     before = set(pids())
     bad, at = delayed(bytearray)(sys.maxsize), line()
     error = around(bad)
