@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,20 @@ from benchmarks.bench import title_of
 from benchmarks.measure import Table
 
 
-def check_options(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    """Refuse numbers below 1, and a file in no folder, before anything is measured."""
-    for name in ("repeat", "chunks"):
+def check_options(
+    parser: argparse.ArgumentParser, given: argparse.Namespace, expressions: Iterable[str] = ()
+) -> None:
+    """Refuse numbers below 1, a file in no folder, and `--only` what none of `expressions` has."""
+    for name in ("repeat", "chunks", "limit"):
         number = getattr(given, name, None)
         if number is not None and number < 1:
             parser.error(f"--{name} {number}: at least 1")
     path = getattr(given, "json", None)
     if path and not Path(path).resolve().parent.is_dir():
         parser.error(f"the folder of {path} does not exist")
+    expressions = tuple(expressions)
+    if expressions and not any(given.only in each for each in expressions):
+        parser.error(f"--only {given.only}: no expression has this text")
 
 
 @dataclass(frozen=True)

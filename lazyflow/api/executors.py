@@ -25,6 +25,7 @@ from lazyflow.api.evaluate import RunOptions, SchedulerLike, scheduler_or_defaul
 from lazyflow.api.futures import Future, started
 from lazyflow.errors import Cancelled
 from lazyflow.graph.task import function_name
+from lazyflow.interrupts import uninterrupted
 from lazyflow.system import at_fork
 
 _Waiting = tuple["concurrent.futures.Future[Any]", "_SubmittedCall"]
@@ -117,7 +118,7 @@ class Executor(concurrent.futures.Executor):
                     target=self._serve, name="lazyflow-executor", daemon=True
                 )
                 _busy.add(self)
-                self._thread.start()
+                uninterrupted(self._thread.start)
         self._start_waiting()
         return future
 
@@ -207,7 +208,9 @@ class Executor(concurrent.futures.Executor):
                 ours = started([task], self._options)[0]
             except BaseException as error:
                 self._ended.put((future, error))
-                continue
+                if isinstance(error, Exception):
+                    continue
+                raise  # Ctrl-C is the caller's, too
             ended = self._ended  # in the child of a fork, there is another one
             ours._inner.add_callback(partial(_tell, ended, future, ours))
 

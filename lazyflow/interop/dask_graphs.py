@@ -61,6 +61,9 @@ class _Node:
         return _Box(self.node(values))
 
 
+_NOT_NEEDED = frozenset({"optimize_graph", "func_loads", "func_dumps"})
+
+
 def get(dsk: Any, keys: Any, **keywords: Any) -> Any:
     """Compute keys of a graph of dask on lazyflow's threads, as `dask.threaded.get` does.
 
@@ -70,8 +73,11 @@ def get(dsk: Any, keys: Any, **keywords: Any) -> Any:
         The graph, and a key or a nested list of keys.
     num_workers, pool
         How many threads; or the executor that runs the tasks in their stead.
-    cache, callbacks, rerun_exceptions_locally, chunksize
+    cache, callbacks, rerun_exceptions_locally
         As for dask's schedulers.
+    chunksize, optimize_graph, func_loads, func_dumps
+        Taken, as dask's schedulers do, and not needed: lazyflow makes batches of tasks by what they
+        cost, and pickles by itself.
 
     Raises
     ------
@@ -81,6 +87,8 @@ def get(dsk: Any, keys: Any, **keywords: Any) -> Any:
         A task needs a key that is not there.
     RuntimeError
         Tasks need each other in a cycle, which the message lists.
+    TypeError
+        There is no such keyword.
 
     Examples
     --------
@@ -118,8 +126,13 @@ def get_distributed(dsk: Any, keys: Any, **keywords: Any) -> Any:
 def _computed(
     scheduler: Any, dsk: Any, keys: Any, *, num_workers: int | None = None, pool: Any = None,
     cache: Any = None, callbacks: Any = None, rerun_exceptions_locally: bool | None = None,
-    chunksize: int | None = None, **_: Any,
+    chunksize: int | None = None, **others: Any,
 ) -> Any:
+    for word in others.keys() - _NOT_NEEDED:
+        raise TypeError(
+            f"a scheduler of lazyflow for dask got the keyword {word!r}; it takes num_workers, "
+            "pool, cache, callbacks and rerun_exceptions_locally"
+        )
     pool = pool or config.get("pool", None)
     if pool is not None and scheduler in ("threads", "processes"):
         scheduler = MultiprocessingPoolExecutor(pool) if isinstance(pool, Pool) else pool

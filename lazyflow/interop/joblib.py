@@ -9,7 +9,9 @@ and is read-only in the workers, as the files are that joblib's own backend maps
 gives each call a copy. A `numpy.memmap` is mapped there by its own mode. Other arguments are copied
 for each batch and may be changed there. A worker that dies is replaced, and its batch runs again as
 often as ``lazyflow.config``'s ``crash_retries`` says. What differs from joblib's own processes:
-workers that have run another ``initializer`` stay, and run the new one as well.
+workers that have run another ``initializer`` stay, and run the new one as well. Threads belong to
+this process: calls there share its arrays and its limits of threads, and an ``initializer`` is
+refused.
 """
 
 from __future__ import annotations
@@ -116,6 +118,11 @@ class LazyflowBackend(parallel.AutoBatchingMixin, parallel.ParallelBackendBase):
         self._least = max_nbytes if mmap_mode else None
         options = self.backend_kwargs | options
         initializer = options.get("initializer")
+        if initializer is not None and not self._sends:
+            raise ValueError(
+                f"an initializer is for workers that are processes, and these calls run on "
+                f"{self._scheduler.name}: call {function_name(initializer)} yourself before"
+            )
         self._terms = _Terms(
             copies=mmap_mode != "r",
             threads=self.inner_max_num_threads,

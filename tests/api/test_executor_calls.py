@@ -172,3 +172,17 @@ executor.shutdown()
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (ran.stdout, ran.stderr) == ("5 [None, None]\n", "")
+
+
+def test_ctrl_c_in_submit_is_the_callers_too(monkeypatch):
+    from lazyflow.api import executors
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with Executor("threads", 1) as executor:
+        with monkeypatch.context() as patch:
+            patch.setattr(executors, "started", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                executor.submit(abs, -1)
+        assert executor.submit(abs, -2).result(60) == 2

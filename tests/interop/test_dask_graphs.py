@@ -89,3 +89,10 @@ def test_workers_pools_and_caches():
         own = pool.submit(threading.get_ident).result()
         assert set(ours.get(graph, list(graph), pool=pool)) == {own}
     assert ours.get({"b": Task("b", abs, TaskRef("a"))}, "b", cache={"a": -3}) == 3
+
+
+def test_a_wrong_keyword_is_refused():
+    with pytest.raises(TypeError, match="got the keyword 'num_wokers'; it takes num_workers,"):
+        dask.delayed(abs)(-1).compute(scheduler=ours.get, num_wokers=2)
+    assert dask.delayed(abs)(-1).compute(
+        scheduler=ours.get, optimize_graph=False, num_workers=2) == 1

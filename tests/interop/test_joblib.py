@@ -196,3 +196,10 @@ def test_a_search_of_scikit_learn():
     with joblib.parallel_config("sequential"):
         search.fit(X, X[:, 0] > 0)
     np.testing.assert_array_equal(found, search.cv_results_["mean_test_score"])
+
+
+def test_threads_take_no_initializer():
+    with joblib.parallel_config(backend="lazyflow", n_jobs=2, initializer=print), pytest.raises(
+        ValueError, match="these calls run on threads: call print yourself before"
+    ):
+        Parallel(prefer="threads")(delayed(abs)(i) for i in range(3))
