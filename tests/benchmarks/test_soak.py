@@ -165,7 +165,7 @@ class TestSoak:
 
     @kills_by_pidfd
     @pytest.mark.parametrize("options", [
-        ["--kills", "5"],
+        pytest.param(["--kills", "5"], marks=pytest.mark.slow),  # .ci/run has 50
         ["--kills", "0", "--persist-steps", "30", "--seconds-between", "0.5"],  # few, or no, kills
     ])
     def test_workers_of_ours_are_killed_and_nothing_is_wrong(self, options, tmp_path):

@@ -82,6 +82,7 @@ class TestOverhead:
         assert int(done.stdout) < len(large) / 2
 
 
+@pytest.mark.slow  # .ci/run runs the benchmarks, so every commit is measured by these
 class TestEngines:
     @pytest.mark.parametrize("name", ["tree", "busy"])
     def test_engines_alone_and_with_lazyflow(self, name, once):
@@ -112,6 +113,7 @@ class TestEngines:
 
 
 class TestProcesses:
+    @pytest.mark.slow  # as above
     @pytest.mark.parametrize("name", processes.CASES)
     def test_every_case_measures_lazyflow_and_says_why_others_are_absent(self, name, once):
         found, printed = once(processes, name)
@@ -156,6 +158,7 @@ class TestProcesses:
         pools.shutdown()
 
 
+@pytest.mark.slow  # as above
 class TestActors:
     @pytest.mark.parametrize("name", actors.CASES)
     def test_every_case_measures_actors_and_says_why_others_are_absent(self, name, once):
