@@ -11,8 +11,8 @@ import threading
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
@@ -32,6 +32,7 @@ from lazyflow.schedulers.core.run import BaseRun, Run, make_run
 from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
+from lazyflow.store.exchange_file import IS_POSSIBLE
 from lazyflow.store.ownership import ResultHandover, forms
 from lazyflow.store.spilling import in_memory, limit_here
 from lazyflow.store.values import IteratorItems
@@ -52,7 +53,8 @@ class Targets:
     """
 
     def __init__(
-        self, args: tuple[Any, ...], traverse: bool, keep: bool = True, once: bool = False
+        self, args: tuple[Any, ...], traverse: bool, keep: bool = True, once: bool = False,
+        options: RunOptions | None = None,
     ) -> None:
         if all(kinds[type(x)] == LAZY for x in args):
             self.tasks: list[Task] = list(args)
@@ -65,7 +67,7 @@ class Targets:
         self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
         self.tasks = []
         self.light = True
-        for item in _optimized(self._items, keep):
+        for item in _optimized(self._items, keep, options):
             is_task = kinds[type(item)] == LAZY
             self.light = self.light and not is_task and item.__lazyflow_light__
             if once and not is_task:
@@ -88,8 +90,14 @@ class Targets:
         return tuple(self._binder.fill(filled)[0] if self._binder is not None else filled)
 
 
-def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
-    """Return the items, after each class of collections has optimized all of its own at once."""
+def _optimized(
+    items: Sequence[Any], keep: bool, options: RunOptions | None
+) -> Sequence[Any]:
+    """Return the items, after each class of collections has optimized all of its own at once.
+
+    options
+        Of the run that will be made at once; None: there is none.
+    """
     groups: dict[Any, list[int]] = {}  # positions of the items of each class
     for at, item in enumerate(items):
         if kinds[type(item)] == COLLECTION:
@@ -97,11 +105,33 @@ def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
     if not groups:
         return items
     optimized = list(items)
-    for cls, places in groups.items():
-        better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
-        for at, item in zip(places, better, strict=True):
-            optimized[at] = item
+    with nullcontext() if options is None else planning(options):
+        for cls, places in groups.items():
+            better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
+            for at, item in zip(places, better, strict=True):
+                optimized[at] = item
     return optimized
+
+
+#: The memory limit of the run that will be made at once of what is planned where the code runs;
+#: None: there is none, or it is not known yet whether this machine will run it.
+planned_limit: ContextVar[int | None] = ContextVar("lazyflow_planned_limit", default=None)
+
+
+@contextmanager
+def planning(options: RunOptions) -> Iterator[None]:
+    """Have what is planned in the block know the `planned_limit` of a run with these options."""
+    with options.memory_limit:
+        limit = limit_here()
+        if limit is None:
+            yield
+            return
+        is_here = "files" in scheduler_or_default(options.scheduler).options
+        token = planned_limit.set(limit if is_here and IS_POSSIBLE else None)
+        try:
+            yield
+        finally:
+            planned_limit.reset(token)
 
 
 def finalized(item: Any, values: list[Any]) -> Any:
@@ -541,7 +571,7 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
     outcome: Outcome = None, None
     try:
         with options.memory_limit:
-            targets = Targets(args, options.traverse, keep=False, once=True)
+            targets = Targets(args, options.traverse, keep=False, once=True, options=options)
             if not targets.tasks:
                 return targets.fill([], finalized), None
             options.light = targets.light and options.num_workers is None
@@ -665,7 +695,7 @@ def persist(
         memory_limit=memory_limit,
     )
     with options.memory_limit:
-        targets = Targets(args, options.traverse)
+        targets = Targets(args, options.traverse, options=options)
         if not targets.tasks:
             return targets.fill([], finalized)
         if all(t._func is HELD for t in targets.tasks):

@@ -43,7 +43,7 @@ from lazyflow.array.passes.fusion import is_quick
 from lazyflow.array.passes.rewrites import optimize
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.kinds import ATOM
-from lazyflow.graph.task import Task, call_arguments, place_text, users_depth
+from lazyflow.graph.task import HELD, Task, call_arguments, place_text, users_depth
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.store.memory import result_memory
 from lazyflow.store.sizes import format_bytes
@@ -73,7 +73,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     nodes = optimize(wanted, keep, config.get("array_fusion"))
     light = _are_light(nodes)
     found = []
-    low = Lowering()
+    low = Lowering(limit_of_run(nodes))
     turned = [(node, None) if keep else _in_memory_order(node) for node in nodes]
     bare = [seen if keep else _in_any_shape(seen) for seen, _ in turned]
     lowered = low.lower(bare)
@@ -102,6 +102,17 @@ def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:
             known = [x.known_dtype for x in (node, *node.inputs)]
             itemsize = next((dtype.itemsize for dtype in known if dtype is not None), 8)
             yield node.line, node.name, blocks, prod(map(max, node.chunks)) * itemsize
+
+
+def limit_of_run(nodes: Sequence[Expr]) -> int | None:
+    """Return the `planned_limit` of some nodes, unless their run will be where blocks are held."""
+    limit = evaluate.planned_limit.get()
+    for node in below(nodes) if limit is not None else ():
+        for task in node.tasks if isinstance(node, TaskBlocks) else ():
+            where = task._args[0].scheduler if task._func is HELD else None
+            if where is not None and "files" not in where.options:
+                return None
+    return limit
 
 
 def _tell_what_does_not_fit(low: Lowering, limit: int) -> None:
