@@ -34,7 +34,7 @@ from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.exchange_file import IS_POSSIBLE
 from lazyflow.store.ownership import ResultHandover, forms
-from lazyflow.store.spilling import in_memory, limit_here
+from lazyflow.store.spilling import in_memory, limit_here, tasks_at_once
 from lazyflow.store.values import IteratorItems
 
 if TYPE_CHECKING:
@@ -113,25 +113,24 @@ def _optimized(
     return optimized
 
 
-#: The memory limit of the run that will be made at once of what is planned where the code runs;
-#: None: there is none, or it is not known yet whether this machine will run it.
-planned_limit: ContextVar[int | None] = ContextVar("lazyflow_planned_limit", default=None)
+#: The options of the run that will be made at once of what is planned where the code runs, if it
+#: has a memory limit, and this machine will run it.
+planned: ContextVar[RunOptions | None] = ContextVar("lazyflow_planned", default=None)
 
 
 @contextmanager
 def planning(options: RunOptions) -> Iterator[None]:
-    """Have what is planned in the block know the `planned_limit` of a run with these options."""
+    """Have what is planned in the block know that it is for a run with these options."""
     with options.memory_limit:
-        limit = limit_here()
-        if limit is None:
+        if limit_here() is None:
             yield
             return
         is_here = "files" in scheduler_or_default(options.scheduler).options
-        token = planned_limit.set(limit if is_here and IS_POSSIBLE else None)
+        token = planned.set(options if is_here and IS_POSSIBLE else None)
         try:
             yield
         finally:
-            planned_limit.reset(token)
+            planned.reset(token)
 
 
 def finalized(item: Any, values: list[Any]) -> Any:
@@ -200,8 +199,8 @@ class RunOptions:
     """The keywords of one compute or persist, checked; and whether all its tasks are light."""
 
     __slots__ = (
-        "collect", "has_limit", "light", "memory_limit", "num_workers", "optimize_graph",
-        "scheduler", "timeout", "traverse",
+        "collect", "has_limit", "largest_task", "light", "memory_limit", "num_workers",
+        "optimize_graph", "scheduler", "timeout", "traverse",
     )
 
     def __init__(
@@ -217,7 +216,7 @@ class RunOptions:
         memory_limit: int | str | None = None,
     ) -> None:
         for word in unknown:
-            known = [*RunOptions.__slots__[3:], "on_error"]
+            known = [*RunOptions.__slots__[4:], "on_error"]
             is_computes = word in known and name != "compute"
             hint = (
                 "; compute() takes it, where one waits." if is_computes
@@ -248,11 +247,13 @@ class RunOptions:
         self.timeout = timeout
         self.collect = on_error == "collect"
         self.light = False
+        #: Bytes that the task takes which takes most, as far as that is known.
+        self.largest_task = 0
 
     @classmethod
     def of(cls, name: str, given: dict[str, Any]) -> RunOptions:
         """Return the options that a method named `name` was given as keywords."""
-        known = {k: given[k] for k in (*cls.__slots__[3:], "on_error") if k in given}
+        known = {k: given[k] for k in (*cls.__slots__[4:], "on_error") if k in given}
         return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
 
 
@@ -341,14 +342,19 @@ def new_run(plan: Plan, options: RunOptions, background: bool = False) -> BaseRu
     scheduler = scheduler_of_plan(plan, options.scheduler)
     if plan.has_scheduler_options:
         check_task_options(plan, scheduler)
+    limit = limit_here()
+    width = 1 if options.light else options.num_workers or config.get("num_workers")
+    if limit is not None and options.largest_task:
+        fitting = tasks_at_once(options.largest_task, limit)
+        width = min(width or config.default_workers(), fitting)
     request = Request(
-        num_workers=1 if options.light else options.num_workers or config.get("num_workers"),
+        num_workers=width,
         light=options.light and all(map(_is_there, map(plan.tasks.__getitem__, plan.leaves))),
         collect=options.collect or background,
         background=background,
         check_mutation=config.get("check_mutation"),
         crash_retries=config.get("crash_retries"),
-        memory_limit=limit_here(),
+        memory_limit=limit,
         observers=(*always_observers, *observers.get()),
     )
     run = make_run(plan, request, scheduler)
