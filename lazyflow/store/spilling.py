@@ -285,7 +285,8 @@ def make_room(size: int) -> None:
 
 def tasks_at_once(size: int, limit: int) -> int:
     """Return how many tasks that take `size` bytes fit into a limit at once: one at least."""
-    return max(1, int(_FULL * limit - _ledger.others()) // max(1, size))
+    room = max((1 - _SHARE) * limit, _FULL * limit - _ledger.others())
+    return max(1, int(room) // max(1, size))
 
 
 def _address(array: Any) -> int:

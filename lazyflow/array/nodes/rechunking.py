@@ -155,12 +155,14 @@ def in_a_row(starts: Sequence[int], lengths: Sequence[int], shape: Sequence[Any]
 
 
 def pieces_at_once(old: Chunks, new: Chunks) -> int:
-    """Return how many elements are cut and not put together at once, if blocks come in C order.
+    """Return how many elements are cut after a block and not put together, at most.
+
+    Blocks are made in C order.
 
     >>> pieces_at_once(((1, 1, 1, 1), (4,)), ((4,), (1, 1, 1, 1)))
-    16
+    12
     >>> pieces_at_once(((2, 2, 2),), ((3, 3),))
-    4
+    1
     """
     first = np.zeros((), np.intp)  # for each old block, the first new one that has a part of it
     size = np.ones((), np.intp)
@@ -172,7 +174,7 @@ def pieces_at_once(old: Chunks, new: Chunks) -> int:
         size = np.multiply.outer(size, np.array(own))
         joined = np.multiply.outer(joined, np.array(other))
     cut = np.bincount(first.ravel(), size.ravel(), joined.size).cumsum()
-    return int((cut - joined.ravel().cumsum() + joined.ravel()).max())
+    return int((cut - joined.ravel().cumsum()).max())
 
 
 def _cuts(low: MakesTasks, node: Expr, index: Index, chunks: Chunks) -> list[list[Any]]:
