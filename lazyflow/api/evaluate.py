@@ -11,8 +11,8 @@ import threading
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
@@ -32,8 +32,9 @@ from lazyflow.schedulers.core.run import BaseRun, Run, make_run
 from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
+from lazyflow.store.exchange_file import IS_POSSIBLE
 from lazyflow.store.ownership import ResultHandover, forms
-from lazyflow.store.spilling import in_memory, limit_here
+from lazyflow.store.spilling import in_memory, limit_here, tasks_at_once
 from lazyflow.store.values import IteratorItems
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Targets:
     """
 
     def __init__(
-        self, args: tuple[Any, ...], traverse: bool, keep: bool = True, once: bool = False
+        self, args: tuple[Any, ...], traverse: bool, keep: bool = True, once: bool = False,
+        options: RunOptions | None = None,
     ) -> None:
         if all(kinds[type(x)] == LAZY for x in args):
             self.tasks: list[Task] = list(args)
@@ -65,7 +67,7 @@ class Targets:
         self._parts: list[tuple[Any, int, int]] = []  # (item, first, last) of self.tasks
         self.tasks = []
         self.light = True
-        for item in _optimized(self._items, keep):
+        for item in _optimized(self._items, keep, options):
             is_task = kinds[type(item)] == LAZY
             self.light = self.light and not is_task and item.__lazyflow_light__
             if once and not is_task:
@@ -88,8 +90,14 @@ class Targets:
         return tuple(self._binder.fill(filled)[0] if self._binder is not None else filled)
 
 
-def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
-    """Return the items, after each class of collections has optimized all of its own at once."""
+def _optimized(
+    items: Sequence[Any], keep: bool, options: RunOptions | None
+) -> Sequence[Any]:
+    """Return the items, after each class of collections has optimized all of its own at once.
+
+    options
+        Of the run that will be made at once; None: there is none.
+    """
     groups: dict[Any, list[int]] = {}  # positions of the items of each class
     for at, item in enumerate(items):
         if kinds[type(item)] == COLLECTION:
@@ -97,11 +105,32 @@ def _optimized(items: Sequence[Any], keep: bool) -> Sequence[Any]:
     if not groups:
         return items
     optimized = list(items)
-    for cls, places in groups.items():
-        better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
-        for at, item in zip(places, better, strict=True):
-            optimized[at] = item
+    with nullcontext() if options is None else planning(options):
+        for cls, places in groups.items():
+            better = cls.__lazyflow_optimize__([items[at] for at in places], keep=keep)
+            for at, item in zip(places, better, strict=True):
+                optimized[at] = item
     return optimized
+
+
+#: The options of the run that will be made at once of what is planned where the code runs, if it
+#: has a memory limit, and this machine will run it.
+planned: ContextVar[RunOptions | None] = ContextVar("lazyflow_planned", default=None)
+
+
+@contextmanager
+def planning(options: RunOptions) -> Iterator[None]:
+    """Have what is planned in the block know that it is for a run with these options."""
+    with options.memory_limit:
+        if limit_here() is None:
+            yield
+            return
+        is_here = "files" in scheduler_or_default(options.scheduler).options
+        token = planned.set(options if is_here and IS_POSSIBLE else None)
+        try:
+            yield
+        finally:
+            planned.reset(token)
 
 
 def finalized(item: Any, values: list[Any]) -> Any:
@@ -170,8 +199,8 @@ class RunOptions:
     """The keywords of one compute or persist, checked; and whether all its tasks are light."""
 
     __slots__ = (
-        "collect", "has_limit", "light", "memory_limit", "num_workers", "optimize_graph",
-        "scheduler", "timeout", "traverse",
+        "collect", "has_limit", "largest_task", "light", "memory_limit", "num_workers",
+        "optimize_graph", "scheduler", "timeout", "traverse",
     )
 
     def __init__(
@@ -187,7 +216,7 @@ class RunOptions:
         memory_limit: int | str | None = None,
     ) -> None:
         for word in unknown:
-            known = [*RunOptions.__slots__[3:], "on_error"]
+            known = [*RunOptions.__slots__[4:], "on_error"]
             is_computes = word in known and name != "compute"
             hint = (
                 "; compute() takes it, where one waits." if is_computes
@@ -218,11 +247,13 @@ class RunOptions:
         self.timeout = timeout
         self.collect = on_error == "collect"
         self.light = False
+        #: Bytes that the task takes which takes most, as far as that is known.
+        self.largest_task = 0
 
     @classmethod
     def of(cls, name: str, given: dict[str, Any]) -> RunOptions:
         """Return the options that a method named `name` was given as keywords."""
-        known = {k: given[k] for k in (*cls.__slots__[3:], "on_error") if k in given}
+        known = {k: given[k] for k in (*cls.__slots__[4:], "on_error") if k in given}
         return cls(name, {k: v for k, v in given.items() if k not in known}, **known)
 
 
@@ -311,14 +342,19 @@ def new_run(plan: Plan, options: RunOptions, background: bool = False) -> BaseRu
     scheduler = scheduler_of_plan(plan, options.scheduler)
     if plan.has_scheduler_options:
         check_task_options(plan, scheduler)
+    limit = limit_here()
+    width = 1 if options.light else options.num_workers or config.get("num_workers")
+    if limit is not None and options.largest_task:
+        fitting = tasks_at_once(options.largest_task, limit)
+        width = min(width or config.default_workers(), fitting)
     request = Request(
-        num_workers=1 if options.light else options.num_workers or config.get("num_workers"),
+        num_workers=width,
         light=options.light and all(map(_is_there, map(plan.tasks.__getitem__, plan.leaves))),
         collect=options.collect or background,
         background=background,
         check_mutation=config.get("check_mutation"),
         crash_retries=config.get("crash_retries"),
-        memory_limit=limit_here(),
+        memory_limit=limit,
         observers=(*always_observers, *observers.get()),
     )
     run = make_run(plan, request, scheduler)
@@ -541,7 +577,7 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
     outcome: Outcome = None, None
     try:
         with options.memory_limit:
-            targets = Targets(args, options.traverse, keep=False, once=True)
+            targets = Targets(args, options.traverse, keep=False, once=True, options=options)
             if not targets.tasks:
                 return targets.fill([], finalized), None
             options.light = targets.light and options.num_workers is None
@@ -665,7 +701,7 @@ def persist(
         memory_limit=memory_limit,
     )
     with options.memory_limit:
-        targets = Targets(args, options.traverse)
+        targets = Targets(args, options.traverse, options=options)
         if not targets.tasks:
             return targets.fill([], finalized)
         if all(t._func is HELD for t in targets.tasks):

@@ -43,7 +43,7 @@ from lazyflow.array.passes.fusion import is_quick
 from lazyflow.array.passes.rewrites import optimize
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.kinds import ATOM
-from lazyflow.graph.task import Task, call_arguments, place_text, users_depth
+from lazyflow.graph.task import HELD, Task, call_arguments, place_text, users_depth
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.store.memory import result_memory
 from lazyflow.store.sizes import format_bytes
@@ -73,7 +73,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     nodes = optimize(wanted, keep, config.get("array_fusion"))
     light = _are_light(nodes)
     found = []
-    low = Lowering()
+    low = Lowering(limit_of_run(nodes))
     turned = [(node, None) if keep else _in_memory_order(node) for node in nodes]
     bare = [seen if keep else _in_any_shape(seen) for seen, _ in turned]
     lowered = low.lower(bare)
@@ -82,7 +82,9 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
         who.tell(Observer.arrays_planned, list(_seen(low)))
     limit = limit_here()
     if limit is not None:
-        _tell_what_does_not_fit(low, limit)
+        need = _tell_what_does_not_fit(low, limit)
+        if (options := evaluate.planned.get()) is not None:
+            options.largest_task = max(options.largest_task, need)
     for node, (seen, axes), made, tasks in zip(
         wanted, turned, bare, lowered, strict=True
     ):
@@ -104,8 +106,24 @@ def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:
             yield node.line, node.name, blocks, prod(map(max, node.chunks)) * itemsize
 
 
-def _tell_what_does_not_fit(low: Lowering, limit: int) -> None:
-    """Warn of the task that reads and makes most, if that alone is beyond the memory limit."""
+def limit_of_run(nodes: Sequence[Expr]) -> int | None:
+    """Return the memory limit of the run that is made of some nodes at once, on this machine.
+
+    None: there is no limit, or it is not known where the nodes will be run.
+    """
+    if evaluate.planned.get() is None:
+        return None
+    for node in below(nodes):
+        for task in node.tasks if isinstance(node, TaskBlocks) else ():
+            where = task._args[0].scheduler if task._func is HELD else None
+            if where is not None and "files" not in where.options:
+                return None
+    return limit_here()
+
+
+def _tell_what_does_not_fit(low: Lowering, limit: int) -> int:
+    """Return the bytes of the task that reads and makes most; warn if these are beyond the limit.
+    """
     made = [(node, index, task) for (node, index), task in low.made() if None not in node.shape]
     sizes: dict[int, int] = {}
     for node, index, task in made:
@@ -126,6 +144,7 @@ def _tell_what_does_not_fit(low: Lowering, limit: int) -> None:
             LazyflowWarning,
             stacklevel=users_depth(),
         )
+    return need
 
 
 def order_of(node: Expr) -> tuple[int, ...]:

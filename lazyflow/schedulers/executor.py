@@ -96,6 +96,8 @@ class ThreadExecutorScheduler(_Base):
     one of its own for each thread that sleeps inside a task; they take work from the same list.
     """
 
+    options = _Base.options | {"files"}
+
     def __init__(self, executor: Executor) -> None:
         super().__init__(executor)
         # Each has one slot taken already, for the thread that will work on it.

@@ -48,7 +48,7 @@ class SyncScheduler(MakesRuns, KeepsActors):
     """The caller's thread as the only worker."""
 
     name = "sync"
-    options = frozenset({"priority"})
+    options = frozenset({"priority", "files"})
     actors_share_memory = True
 
     def make_run(self, plan: Plan, request: Request) -> SyncRun:

@@ -189,7 +189,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
     """The process's pool of threads."""
 
     name = "threads"
-    options = frozenset({"priority"})
+    options = frozenset({"priority", "files"})
     actors_share_memory = True
 
     def __init__(self) -> None:

@@ -270,6 +270,25 @@ def keep(array: Any, limit: int) -> Any:
     return kept
 
 
+def make_room(size: int) -> None:
+    """Sleep until a task can make so many bytes, or what is kept can't be written to the file.
+
+    Raises
+    ------
+    StoreFull
+        It can't be written.
+    """
+    limit = limit_here()
+    if limit is not None:
+        _ledger.make_room(limit, size)
+
+
+def tasks_at_once(size: int, limit: int) -> int:
+    """Return how many tasks that take `size` bytes fit into a limit at once: one at least."""
+    room = max((1 - _SHARE) * limit, _FULL * limit - _ledger.others())
+    return max(1, int(room) // max(1, size))
+
+
 def _address(array: Any) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
@@ -357,13 +376,17 @@ class _Ledger:
             with self._lock:
                 self._remove(entry)
 
-    def make_room(self, limit: int) -> None:
-        """Sleep until no more than their share is held, or the rest is in use."""
-        if self._unseen * _LOOKS < limit:
+    def make_room(self, limit: int, coming: int = 0) -> None:
+        """Sleep until no more than their share is held, or the rest is in use.
+
+        coming
+            Bytes that a task is about to make.
+        """
+        if (self._unseen + coming) * _LOOKS < limit:
             return
         self._unseen = 0
         self.settle()
-        most = self._most(limit)
+        most = max(0, self._most(limit) - coming)
         early = int(most * _EARLY)
         if self.held > most:
             order = _Order(most, False)
@@ -380,9 +403,11 @@ class _Ledger:
 
     def _most(self, limit: int) -> int:
         """Return how many bytes may be held, given what else the process has in memory."""
-        resident = process_usage(os.getpid())[0] or 0
-        others = max(0, resident - self.held)
-        return int(max(_LEAST_SHARE * limit, min(_SHARE * limit, _FULL * limit - others)))
+        return int(max(_LEAST_SHARE * limit, min(_SHARE * limit, _FULL * limit - self.others())))
+
+    def others(self) -> int:
+        """Return the bytes that the process has in memory beside what is held."""
+        return max(0, (process_usage(os.getpid())[0] or 0) - self.held)
 
     def _give(self, order: _Order) -> None:
         if self._unstarted:

@@ -152,6 +152,7 @@ class MakesTasks(Protocol):
     """The part of `Lowering` that nodes use to make their tasks."""
 
     taken: dict[int, int]
+    memory_limit: int | None
 
     def block(self, node: Expr, index: Index) -> Task:
         """Return the task of one block of a node."""

@@ -28,9 +28,12 @@ class Lowering:
         By the ids of tasks: how many other tasks read what they return, and how often it is wanted.
     taken
         See reading.py.
+    memory_limit
+        Of a run that will be made at once, and on this machine; None: there is none, or not yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory_limit: int | None = None) -> None:
+        self.memory_limit = memory_limit
         self._blocks: dict[tuple[Expr, Index], Task] = {}
         self._bounds: dict[Expr, list[list[int]]] = {}
         self._shared: dict[Any, Any] = {}

@@ -2,7 +2,8 @@
 
 A block is cut into copies of its pieces at once, and forgotten: what lives is the pieces that were
 not put together yet, the data once, and a block or two for each thread. (Views would keep every
-block until the last of its pieces is used: twice the data.)
+block until the last of its pieces is used: twice the data.) With a memory limit, pieces that take
+much of it go through a file (exchange_file.py).
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, common_dt
 from lazyflow.array.nodes.pieces import in_other_chunks
 from lazyflow.array.nodes.selection import Pick, Selection, cut
 from lazyflow.array.nodes.sources import TaskBlocks
-from lazyflow.array.nodes.task_parts import named
+from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
+from lazyflow.store.exchange_file import ExchangeFile
+from lazyflow.store.spilling import make_room
 
 #: Pieces above which a rechunk goes by chunks between the two: 1,000 rows to 1,000 columns are a
 #: million pieces, and 64,000 by blocks in between. A guess at where tasks cost as much as copies.
 MANY = 20_000
+
+#: The share of a memory limit above which pieces go through a file. A guess: other parts of a plan
+#: have pieces, too.
+_SHARE = 0.2
 
 
 class Rechunk(Expr):
@@ -49,6 +56,9 @@ class Rechunk(Expr):
         if 0 in shape and None not in shape:
             return low.value(np.empty(shape, self.dtype))
         source = low.shared(self, "source", staged, self.inputs[0], self.chunks)
+        by_file = low.shared(self, "file", ByFile, low, self, source)
+        if by_file.file is not None:
+            return by_file.block(low, index)
         cuts = _cuts(low, self, index, source.chunks)
         if 0 in shape:
             nothing = named("rechunk-cut", copies, [tuple([found for (_, found, _), *_ in cuts])])
@@ -77,6 +87,94 @@ class Rechunk(Expr):
         slices = [_spans([n for _, _, n in pieces]) for pieces in cuts]  # of the source's block
         func = named("rechunk-cut", copies, list(product(*slices)))
         return dict(zip(indices, low.parts(func, (block,), self, len(places)), strict=True))
+
+
+class ByFile:
+    """The tasks of a rechunk whose pieces go through a file, in which each block lies in a row.
+
+    Attributes
+    ----------
+    file
+        None, if the pieces fit into the memory limit.
+    """
+
+    def __init__(self, low: MakesTasks, node: Expr, source: Expr) -> None:
+        self.node, self.source, self.file = node, source, None
+        dtype, limit = node.known_dtype, low.memory_limit
+        if limit is None or dtype is None or dtype.hasobject or None in node.shape:
+            return
+        if pieces_at_once(source.chunks, node.chunks) * dtype.itemsize > _SHARE * limit:
+            self.file = ExchangeFile(node.size * dtype.itemsize, limit)
+
+    def block(self, low: MakesTasks, index: Index) -> Task:
+        """Return the task of one block."""
+        node = self.node
+        cuts = _cuts(low, node, index, self.source.chunks)
+        written = [
+            low.shared(node, number, self._write, low, number)
+            for number in product(*[[number for number, _, _ in axis] for axis in cuts])
+        ]
+        start, _ = self._place(low, index)
+        where = TaskDetails(start, tuple([tuple([n for _, _, n in axis]) for axis in cuts]))
+        func = named("rechunk", read_block, node.known_dtype)
+        return low.task(func, (where, self.file, *written), node)
+
+    def _write(self, low: MakesTasks, number: Index) -> Task:
+        """Return the task that writes the pieces of a block of the source."""
+        cuts = _cuts(low, self.source, number, self.node.chunks)
+        slices = product(*[_spans([n for _, _, n in axis]) for axis in cuts])
+        places = []
+        for piece, of_source in zip(product(*cuts), slices, strict=True):
+            start, shape = self._place(low, tuple([i for i, _, _ in piece]))
+            lengths = tuple([n for _, _, n in piece])
+            start += in_a_row([span.start for _, span, _ in piece], lengths, shape)
+            places.append((start, of_source, lengths))
+        func = named("rechunk-cut", write_pieces, self.node.known_dtype)
+        return low.task(func, (TaskDetails(places), self.file, low.block(self.source, number)),
+                        self.node)
+
+    def _place(self, low: MakesTasks, index: Index) -> tuple[int, Index]:
+        """Return where a block begins in the file, in elements, and its shape."""
+        node = self.node
+        shape: Any = tuple([sizes[i] for sizes, i in zip(node.chunks, index, strict=True)])
+        starts = [edges[i] for edges, i in zip(low.bounds(node), index, strict=True)]
+        return in_a_row(starts, shape, node.shape), shape
+
+
+def in_a_row(starts: Sequence[int], lengths: Sequence[int], shape: Sequence[Any]) -> int:
+    """Return how many elements are before a part of an array whose parts lie one after the other.
+
+    The parts are a grid, in C order.
+
+    >>> in_a_row((2, 3), (2, 2), (5, 5))  # two rows of five, and three columns of two
+    16
+    """
+    return sum(
+        start * prod(lengths[:axis]) * prod(shape[axis + 1:]) for axis, start in enumerate(starts)
+    )
+
+
+def pieces_at_once(old: Chunks, new: Chunks) -> int:
+    """Return how many elements are cut after a block and not put together, at most.
+
+    Blocks are made in C order.
+
+    >>> pieces_at_once(((1, 1, 1, 1), (4,)), ((4,), (1, 1, 1, 1)))
+    12
+    >>> pieces_at_once(((2, 2, 2),), ((3, 3),))
+    1
+    """
+    first = np.zeros((), np.intp)  # for each old block, the first new one that has a part of it
+    size = np.ones((), np.intp)
+    joined = np.ones((), np.intp)
+    for own, other in zip(old, new, strict=True):
+        ends = np.cumsum(other)
+        at = np.searchsorted(ends, np.cumsum(own) - own, side="right")
+        first = np.add.outer(first * len(other), at.clip(max=len(other) - 1))
+        size = np.multiply.outer(size, np.array(own))
+        joined = np.multiply.outer(joined, np.array(other))
+    cut = np.bincount(first.ravel(), size.ravel(), joined.size).cumsum()
+    return int((cut - joined.ravel().cumsum()).max())
 
 
 def _cuts(low: MakesTasks, node: Expr, index: Index, chunks: Chunks) -> list[list[Any]]:
@@ -178,6 +276,40 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
 def copies(slices: list[tuple[slice, ...]], block: Any) -> tuple[Any, ...]:
     """Return copies of the pieces of a block that different blocks need."""
     return tuple([np.array(block[piece]) for piece in slices])
+
+
+def write_pieces(
+    dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, block: Any
+) -> None:
+    """Write pieces of a block to a file.
+
+    where
+        For each piece its start in the file, in elements, its slices of the block and its shape.
+    """
+    refuse_sparse(block)
+    for start, slices, shape in where.values[0]:
+        piece = np.broadcast_to(block[slices], shape)
+        file.write(start * dtype.itemsize, np.ascontiguousarray(piece, dtype))
+
+
+def read_block(dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, *written: None) -> Any:
+    """Return a block of its pieces in a file.
+
+    where
+        Its start in the file, in elements, and the lengths of the pieces along each axis.
+    """
+    start, lengths = where.values
+    shape = tuple(map(sum, lengths))
+    size = prod(shape) * dtype.itemsize
+    make_room(size)
+    found = file.read(start * dtype.itemsize, size).view(dtype)
+    if all(len(axis) == 1 for axis in lengths[1:]):
+        return found.reshape(shape)
+    sizes = list(product(*lengths))
+    ends = accumulate(map(prod, sizes[:-1]))
+    pieces = [part.reshape(size) for part, size in zip(np.split(found, list(ends)), sizes,
+                                                       strict=True)]
+    return pieces_joined(lengths, dtype, *pieces)
 
 
 def pieces_joined(

@@ -249,7 +249,8 @@ class Scheduler(Protocol):
 
     name: str
     #: Task options beyond retries that it honours. Of others the caller is warned once; tasks
-    #: with workers= are refused. Of one with runs of its own, also whether "memory_limit" holds.
+    #: with workers= are refused. Of one with runs of its own, also whether "memory_limit" holds;
+    #: and whether its tasks can open "files" of the caller's (exchange_file.py).
     options: frozenset[str]
 
     def start(self, run: Any) -> None:

@@ -26,14 +26,16 @@ from lazyflow.schedulers.processes.parent.pool_run import PoolRun
 from lazyflow.schedulers.processes.parent.values import put
 from lazyflow.schedulers.remote import environment
 from lazyflow.schedulers.remote.environment import notices, process_settings, versions
-from lazyflow.system import at_fork
+from lazyflow.system import at_fork, has_descriptors_of_others
 
 
 class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, ShutsDown):
     """The pool of worker processes, started on first use."""
 
     name = "processes"
-    options = frozenset({"priority", "crash_retries", "memory_limit"})
+    options = frozenset({"priority", "crash_retries", "memory_limit"}) | (
+        {"files"} if has_descriptors_of_others() else set()
+    )
     actors_share_memory = False
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -15,6 +16,7 @@ from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
 from lazyflow.array.chunks import block_slices
 from lazyflow.array.core import Array
+from lazyflow.array.evaluation import limit_of_run
 from lazyflow.array.functions.storage.checks import refuse_overlaps, telling_what_is_there
 from lazyflow.array.functions.storage.loading import held, lock_of
 from lazyflow.array.functions.storage.store_targets import StoreTarget
@@ -97,7 +99,9 @@ def store(
             f"Different number of sources [{len(sources)}] and targets [{len(targets)}]"
         )
     writers = _writers(sources, targets, lock, regions)
-    made = _tasks(sources, writers, return_stored)
+    run = evaluate.RunOptions.of("store", options) if compute else None
+    with nullcontext() if run is None else evaluate.planning(run):
+        made = _tasks(sources, writers, return_stored)
     if not return_stored:
         written = [task for _, tasks in made for task in tasks]
         if not compute:
@@ -148,7 +152,7 @@ def _tasks(
     for x in sources:
         x.with_known_sizes()
     nodes = optimize([x.expr for x in sources], True, config.get("array_fusion"))
-    low = Lowering()
+    low = Lowering(limit_of_run(nodes))
     turns: dict[Any, _Turns] = {}
     readers: dict[Any, list[Expr]] = {}
     for node, writer in zip(nodes, writers, strict=True):
