@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from time import perf_counter, thread_time
 from typing import Any
 
-from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
+from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.plan import task_of
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.coroutines import finished
@@ -47,6 +47,7 @@ from lazyflow.schedulers.remote.calls import (
     failure_record,
     unreadable,
 )
+from lazyflow.store.kept_values import keep
 from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.memory.shared import Mappings
 from lazyflow.store.pickling.pickler import loads_owned
@@ -54,7 +55,7 @@ from lazyflow.store.pickling.serialize import Encoded, decode
 from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.protected import protected
 from lazyflow.store.sizes import size_of
-from lazyflow.store.spilling import KeptArray, keep, limit_here, opened
+from lazyflow.store.spilling import KeptArray, limit_here, opened
 from lazyflow.store.values import IteratorItems, consumer_copy, references
 
 # -- values that a worker keeps for tasks, and stand-ins for those that are not there -----
@@ -592,7 +593,7 @@ class TaskWorker(WorkerProcess):
             value = IteratorItems(value)
         if flags & KEEP:
             value = protected(value, sys.getrefcount(value) <= _FRESH)
-            limit = limit_here() if kind == ARRAY else None
+            limit = limit_here()
             self.store.values[i] = kept = value if limit is None else keep(value, limit)
             if kinds[type(kept)] in _UNUSUAL:
                 self.store.unusual.add(i)
