@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from math import inf, prod
 from operator import attrgetter
 from threading import Lock
@@ -40,13 +40,12 @@ from lazyflow.array.nodes.sources import Const, Generated, InMemory, TaskBlocks
 from lazyflow.array.nodes.task_parts import named, takes_out
 from lazyflow.array.nodes.views import View, with_axes
 from lazyflow.array.passes.fusion import is_quick
+from lazyflow.array.passes.memory import check_fits
 from lazyflow.array.passes.rewrites import optimize
-from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.kinds import ATOM
-from lazyflow.graph.task import Task, call_arguments, place_text, users_depth
+from lazyflow.graph.task import Task, call_arguments
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.store.memory import result_memory
-from lazyflow.store.sizes import format_bytes
 from lazyflow.store.spilling import limit_here
 
 # -- expressions as tasks -----------------------------------------------------------------
@@ -82,7 +81,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
         who.tell(Observer.arrays_planned, list(_seen(low)))
     limit = limit_here()
     if limit is not None:
-        _tell_what_does_not_fit(low, limit)
+        check_fits(low, limit, () if keep else chain.from_iterable(lowered))
     for node, (seen, axes), made, tasks in zip(
         wanted, turned, bare, lowered, strict=True
     ):
@@ -102,30 +101,6 @@ def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:
             known = [x.known_dtype for x in (node, *node.inputs)]
             itemsize = next((dtype.itemsize for dtype in known if dtype is not None), 8)
             yield node.line, node.name, blocks, prod(map(max, node.chunks)) * itemsize
-
-
-def _tell_what_does_not_fit(low: Lowering, limit: int) -> None:
-    """Warn of the task that reads and makes most, if that alone is beyond the memory limit."""
-    made = [(node, index, task) for (node, index), task in low.made() if None not in node.shape]
-    sizes: dict[int, int] = {}
-    for node, index, task in made:
-        dtype = None if isinstance(node, InMemory | Const | View) else node.known_dtype
-        if dtype is not None:
-            counts = [chunks[i] for chunks, i in zip(node.chunks, index, strict=True)]
-            sizes[id(task)] = prod(counts) * dtype.itemsize
-    needs = [sum({id(x): sizes.get(id(x), 0) for x in (task, *task._inputs)}.values())
-             for _, _, task in made]
-    need = max(needs, default=0)
-    if need > limit:
-        node, _, task = made[needs.index(need)]
-        warnings.warn(
-            f"a task of {node.name}, made at {place_text(task)}, needs {format_bytes(need)} for "
-            f"what it reads and returns, and memory_limit is {format_bytes(limit)}: what a task "
-            "reads can't be spilled. Make the chunks smaller, as by x.rechunk('auto'), or raise "
-            "memory_limit",
-            LazyflowWarning,
-            stacklevel=users_depth(),
-        )
 
 
 def order_of(node: Expr) -> tuple[int, ...]:

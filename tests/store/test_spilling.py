@@ -267,15 +267,37 @@ os.waitpid(child, 0)
         float(-k) for k in range(12)])
 
 
-def test_a_task_that_does_not_fit_is_told_before_the_run_with_name_line_and_size():
-    x = la.arange(16 * BLOCK // 8, chunks=BLOCK // 8, dtype="f8") * 2
-    ordered = la.sort(-x)
-    with lf.config.set(memory_limit=LIMIT):
-        with pytest.warns(lf.LazyflowWarning, match="sort") as told:
-            ordered.persist(scheduler="sync")
+def test_a_task_that_does_not_fit_is_refused_before_the_run_with_name_line_and_sizes():
+    calls = []
+    x = la.arange(16 * BLOCK // 8, chunks=BLOCK // 8, dtype="f8").map_blocks(
+        lambda block: calls.append(None) or block, dtype="f8")
+    whole = (x * 2).rechunk(-1)
+    added = la.cumsum(whole)
+    with lf.config.set(memory_limit=LIMIT, scheduler="sync"):
+        with pytest.raises(lf.StoreFull, match="Nothing was run") as told:
+            added.persist()
+        assert not calls
         assert (x.sum() + x[::-1].max()).compute() > 0  # nothing is told of what fits
-    message = str(told[0].message)
+    message = str(told.value)
     assert f"{__file__}:" in message and "33.6 MB" in message and "4.19 MB" in message
+    assert "memory_limit='34 MB'" in message
+    (kept,) = lf.persist(added, memory_limit="34 MB")  # as it says
+    assert kept.compute()[-1] == added.compute()[-1]
+    del kept
+
+
+def test_what_may_fit_is_not_refused():
+    length = 4 * LIMIT // 8
+    one = la.from_array(np.zeros(length), chunks=-1)  # the caller's own memory
+    repeated = la.broadcast_to(la.arange(3.0), (length, 3))
+    views = one.map_blocks(lambda block: np.broadcast_to(1.0, block.shape), dtype="f8")
+    with lf.config.set(memory_limit=LIMIT, scheduler="sync"):
+        assert one.sum().compute() == 0
+        assert (one + 1).compute().shape == (length,)  # it is the caller's, too
+        assert (la.ones(length, chunks=-1) * 2).sum().compute() == 2 * length
+        assert repeated[::LIMIT // 64].max().compute() == 2
+        with pytest.warns(lf.LazyflowWarning, match="can't be spilled"):  # not known beforehand
+            assert views.persist()[-1].compute() == 1
 
 
 @pytest.mark.slow
