@@ -38,6 +38,7 @@ from lazyflow.store.protected import QUICK, has_no_array
 from lazyflow.store.spilling import (
     LEAST,
     KeptArray,
+    TellsSpilled,
     make_room,
     opened,
     stand_in,
@@ -82,8 +83,9 @@ class _KeptPickler(pickle.Pickler):
         What these ids are of.
     """
 
-    def __init__(self, stream: BytesIO) -> None:
+    def __init__(self, stream: BytesIO, keeper: str) -> None:
         super().__init__(stream, 5)
+        self.keeper = keeper
         self.parts: list[Any] = []
         self.known: dict[int, int] = {}
         self.alive: list[Any] = []
@@ -106,7 +108,7 @@ class _KeptPickler(pickle.Pickler):
         if number is None:
             number = self.known[id(obj)] = len(self.parts)
             self.alive.append(obj)
-            self.parts.append(_part(obj, kind))
+            self.parts.append(_part(obj, kind, self.keeper))
         return number
 
     def reducer_override(self, obj: Any) -> Any:
@@ -129,13 +131,13 @@ def _as_class(array: Any, cls: type, state: dict[str, Any]) -> Any:
     return made
 
 
-def _part(obj: Any, kind: type) -> Any:
+def _part(obj: Any, kind: type, keeper: str) -> Any:
     if kinds[kind] == ARRAY:
-        return stand_in(obj)
+        return stand_in(obj, keeper)
     if kind is pickle.PickleBuffer:
         memory = obj.raw()
-        return stand_in_of_bytes(memory) if memory.nbytes >= LEAST else memory
-    return _KeptBytes(obj) if kind is bytes else obj
+        return stand_in_of_bytes(memory, keeper) if memory.nbytes >= LEAST else memory
+    return _KeptBytes(obj, keeper) if kind is bytes else obj
 
 
 class _KeptBytes:
@@ -144,8 +146,8 @@ class _KeptBytes:
     _lazyflow_kind = KEPT
     __slots__ = ("as_array",)
 
-    def __init__(self, data: bytes) -> None:
-        self.as_array = stand_in_of_bytes(data)
+    def __init__(self, data: bytes, keeper: str) -> None:
+        self.as_array = stand_in_of_bytes(data, keeper)
 
     def opened(self) -> bytes:
         """Return the bytes."""
@@ -181,15 +183,23 @@ class KeptValue:
         """Return the value, made anew."""
         return _KeptUnpickler(self._stream, self._parts).load()
 
+    def in_file(self) -> int:
+        """Return the bytes of its arrays that are in the file."""
+        arrays = map(_array_of, self._parts)
+        return sum(each.in_file() for each in arrays if each is not None)
+
     def in_memory(self) -> Any:
         """Return the objects in it that each value that is opened has."""
         return [part for part in self._parts if kinds[type(part)] != KEPT]
 
 
-def keep(value: Any, limit: int) -> Any:
+def keep(
+    value: Any, limit: int, keeper: str = "runs", tell: TellsSpilled | None = None
+) -> Any:
     """Return what is stored for a value: what stands for it, or itself if it can't be spilled.
 
-    Sleeps while more is held than `limit` allows, and some of it can be written to the file.
+    `keeper` is "runs" or "persisted", and `tell` hears of what is written to the file. Sleeps while
+    more is held than `limit` allows, and some of it can be written to the file.
 
     Raises
     ------
@@ -197,19 +207,19 @@ def keep(value: Any, limit: int) -> Any:
         It can't be written.
     """
     if kinds[type(value)] == ARRAY and not _is_subclass(value):
-        kept = stand_in(value, is_own=True)
+        kept = stand_in(value, keeper, is_own=True)
     else:
-        kept = _stand_in(value) if _is_candidate[type(value)] else value
+        kept = _stand_in(value, keeper) if _is_candidate[type(value)] else value
     del value
-    make_room(limit)
+    make_room(limit, tell)
     return kept
 
 
-def _stand_in(value: Any) -> Any:
+def _stand_in(value: Any, keeper: str) -> Any:
     if type(value) in QUICK and has_no_array(value):
         return value
     stream = BytesIO()
-    pickler = _KeptPickler(stream)
+    pickler = _KeptPickler(stream, keeper)
     try:
         pickler.dump(value)
     except Exception:  # a class that can't be pickled, or containers deeper than pickle can follow

@@ -21,14 +21,16 @@ import mmap
 import os
 import sys
 from collections import deque
+from collections.abc import Callable
 from math import prod
 from queue import SimpleQueue
 from threading import Lock, Thread
+from time import perf_counter
 from typing import Any
 
 from lazyflow import config
 from lazyflow.errors import StoreFull
-from lazyflow.finalizers import Gone, LastCall, gone
+from lazyflow.finalizers import Gone, LastCall, WeakTable, gone
 from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import KEPT, kinds
 from lazyflow.interrupts import Event, uninterrupted
@@ -175,10 +177,12 @@ class KeptMemory:
     """Memory that kept values show: bytes of this process, or, where these are None, of the file.
     """
 
-    __slots__ = ("__weakref__", "bytes", "range")
+    __slots__ = ("__weakref__", "bytes", "keeper", "range", "size")
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, keeper: str = "") -> None:
         self.bytes = data
+        self.size = getattr(data, "nbytes", 0)
+        self.keeper = keeper
         self.range: _Range | None = None
 
     def mapped(self, is_private: bool) -> Any:
@@ -225,6 +229,10 @@ class KeptArray:
         self._offset = offset
         self._is_private = array.flags.writeable
 
+    def in_file(self) -> int:
+        """Return the bytes of the array that are in the file."""
+        return self.size if self._memory.bytes is None else 0
+
     @property
     def size(self) -> int:
         """Bytes of the array."""
@@ -259,10 +267,11 @@ def in_memory(value: Any) -> Any:
     return value.in_memory() if kinds[type(value)] == KEPT else value
 
 
-def stand_in(array: Any, is_own: bool = False) -> Any:
+def stand_in(array: Any, keeper: str, is_own: bool = False) -> Any:
     """Return a `KeptArray` for an array, or itself if it can't be spilled.
 
-    With `is_own` neither can one whose memory can be written to: others hold it.
+    With `is_own` neither can one whose memory can be written to: others hold it. `keeper` is what
+    keeps it, for `facts`: "runs" or "persisted".
     """
     numpy = sys.modules["numpy"]
     owner = array
@@ -275,19 +284,26 @@ def stand_in(array: Any, is_own: bool = False) -> Any:
         is_own and flags.writeable
     ):
         return array
-    memory = _ledger.memory_of(owner)
+    memory = _ledger.memory_of(owner, keeper)
     return array if memory is None else KeptArray(memory, array, _address(array) - _address(owner))
 
 
-def stand_in_of_bytes(data: Any) -> KeptArray:
+def stand_in_of_bytes(data: Any, keeper: str) -> KeptArray:
     """Return a `KeptArray` of the bytes in a buffer, which can't be written to."""
     flat = sys.modules["numpy"].frombuffer(data, "u1")
-    return KeptArray(_ledger.memory_at(_address(flat), flat), flat, 0)
+    return KeptArray(_ledger.memory_at(_address(flat), flat, keeper), flat, 0)
 
 
-def make_room(limit: int) -> None:
-    """Sleep while more is held than `limit` allows, and some of it can be written to the file."""
-    _ledger.make_room(limit)
+#: Hears how many memories were written, how many bytes these are, and for how many seconds.
+TellsSpilled = Callable[[int, int, float], object]
+
+
+def make_room(limit: int, tell: TellsSpilled | None = None) -> None:
+    """Sleep while more is held than `limit` allows, and some of it can be written to the file.
+
+    The thread that writes calls `tell`, before this returns or later.
+    """
+    _ledger.make_room(limit, tell)
 
 
 def _address(array: Any) -> int:
@@ -301,8 +317,10 @@ def _address(array: Any) -> int:
 class _Order:
     """Asks the thread to write until no more than `most` bytes are held."""
 
-    def __init__(self, most: int, is_early: bool) -> None:
+    def __init__(self, most: int, is_early: bool, tell: TellsSpilled | None) -> None:
         self.most = most
+        self.tell = tell
+        self.count = self.size = 0  # of what was written
         self.is_early = is_early
         self.folder = folder_here()
         self.done = Event()
@@ -334,17 +352,20 @@ class _Ledger:
         self._unseen = 0  # bytes that were kept since the last look at the process
         self._lock = Lock()
         self._known: dict[int, Gone] = {}  # of memories that are held, by id of their owners
+        self.memories: WeakTable[KeptMemory, None] = WeakTable()  # all, also those in the file
         self._dead: deque[Gone] = deque()
         self._orders: SimpleQueue[_Order] = SimpleQueue()
         self._unstarted = [None]  # the thread that pops it starts the one that writes
         self._early = [None]  # empty while an order is due that nobody waits for
 
-    def memory_of(self, owner: Any) -> KeptMemory | None:
+    def memory_of(self, owner: Any, keeper: str) -> KeptMemory | None:
         """Return the memory of an array that owns it; None if it is not in one piece."""
         flat = owner.ravel("K")
-        return self.memory_at(id(owner), flat.view("u1")) if flat.base is owner else None
+        if flat.base is not owner:
+            return None
+        return self.memory_at(id(owner), flat.view("u1"), keeper)
 
-    def memory_at(self, number: int, flat: Any) -> KeptMemory:
+    def memory_at(self, number: int, flat: Any, keeper: str) -> KeptMemory:
         """Return the memory of some bytes; `number` is their own for as long as they are held."""
         self.settle()
         entry = self._known.get(number)
@@ -352,9 +373,10 @@ class _Ledger:
         if known is not None and known.bytes is not None:
             return known
         flat.flags.writeable = False
-        made = KeptMemory(flat)
+        made = KeptMemory(flat, keeper)
         with self._lock:
             self._add(number, made, flat.nbytes)
+            self.memories[made] = None
         return made
 
     def _add(self, number: int, memory: KeptMemory, size: int) -> None:
@@ -380,7 +402,7 @@ class _Ledger:
             with self._lock:
                 self._remove(entry)
 
-    def make_room(self, limit: int) -> None:
+    def make_room(self, limit: int, tell: TellsSpilled | None) -> None:
         """Sleep until no more than their share is held, or the rest is in use."""
         if self._unseen * _LOOKS < limit:
             return
@@ -389,7 +411,7 @@ class _Ledger:
         most = self._most(limit)
         early = int(most * _EARLY)
         if self.held > most:
-            order = _Order(most, False)
+            order = _Order(most, False, tell)
             self._give(order)
             order.done.wait()
             if order.error is not None:
@@ -399,7 +421,7 @@ class _Ledger:
                 self._early.pop()
             except IndexError:  # another thread asks for it just now
                 return
-            self._give(_Order(early, True))
+            self._give(_Order(early, True, tell))
 
     def _most(self, limit: int) -> int:
         """Return how many bytes may be held, given what else the process has in memory."""
@@ -427,11 +449,13 @@ class _Ledger:
 
     def _serve(self) -> None:
         while True:
-            order = self._orders.get()
+            order, start = self._orders.get(), perf_counter()
             try:
                 self._spill(order)
             except Exception as error:  # whoever waits raises it, next time if nobody does now
                 order.error = error
+            if order.count and order.tell is not None:
+                order.tell(order.count, order.size, perf_counter() - start)
             if order.is_early:
                 self._early.append(None)
             order.done.set()
@@ -445,6 +469,7 @@ class _Ledger:
             memory = entry()
             if memory is not None and memory.is_idle():
                 self._write(memory, entry, order.folder)
+                order.count, order.size = order.count + 1, order.size + memory.size
             del memory
 
     def _write(self, memory: KeptMemory, entry: Gone, folder: str) -> None:
@@ -460,15 +485,23 @@ class _Ledger:
 _ledger = _Ledger()
 
 
-def facts() -> dict[str, Any]:
-    """Return how much of what is kept below a limit is in memory and how much in the file."""
+def amounts() -> tuple[int, int]:
+    """Return how many bytes of what is kept below a limit are in memory, and how many in the file.
+    """
     _ledger.settle()
     file = _ledger.file
-    return {
-        "held_bytes": _ledger.held,
-        "spilled_bytes": 0 if file is None else file.used,
-        "folder": None if file is None else file.folder,
-    }
+    return _ledger.held, 0 if file is None else file.used
+
+
+def facts() -> dict[str, Any]:
+    """Return how much of what is kept below a limit is in memory and in the file, and by whom."""
+    held, spilled = amounts()
+    keepers = {name: {"held_bytes": 0, "spilled_bytes": 0} for name in ("runs", "persisted")}
+    for memory in _ledger.memories.living():
+        where = "spilled_bytes" if memory.bytes is None else "held_bytes"
+        keepers[memory.keeper][where] += memory.size
+    folder = None if _ledger.file is None else _ledger.file.folder
+    return {"held_bytes": held, "spilled_bytes": spilled, "folder": folder, **keepers}
 
 
 def _before_fork() -> None:

@@ -12,7 +12,9 @@ import pytest
 
 import lazyflow as lf
 import lazyflow.array as la
+from lazyflow.api import evaluate
 from lazyflow.finalizers import wait_for_last_calls
+from lazyflow.schedulers.core.base import Observer
 from lazyflow.store import spilling
 
 BLOCK = 1 << 20  # bytes of an array of these tests
@@ -329,3 +331,68 @@ def test_auto_is_a_share_of_what_there_is():
     with lf.config.set(memory_limit="auto"):
         assert 1 << 26 < spilling.limit_here() < os.sysconf("SC_PAGE_SIZE") * os.sysconf(
             "SC_PHYS_PAGES")
+
+
+class Spills(Observer):
+    """Notes what observers hear of spilled values."""
+
+    def __init__(self):
+        self.spilled, self.restored = [], []
+
+    def task_ran(self, *_):
+        """Have tasks timed, without which workers take no notes."""
+
+    def values_spilled(self, run, i, count, size, seconds):
+        self.spilled.append((run.task_name(i), count, size, seconds >= 0))
+
+    def values_restored(self, run, i, size):
+        self.restored.append((run.task_name(i), size))
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+def test_observers_hear_what_is_spilled_and_restored(scheduler, monkeypatch):
+    given = {"scheduler": scheduler, "num_workers": 2, "memory_limit": LIMIT}
+    heard = Spills()
+    make = lf.delayed(lambda k: np.full(BLOCK // 8, float(k)), name="make")
+    monkeypatch.setattr(evaluate, "always_observers", [heard])
+    last = lf.delayed(lambda *all_: float(sum(x[-1] for x in all_)), name="last")
+    assert last(*[make(k) for k in range(16)]).compute(**given) == 120.0
+    sizes = [size for _, count, size, _ in heard.spilled if size == count * BLOCK]
+    assert len(sizes) == len(heard.spilled) > 0 and all(timed for *_, timed in heard.spilled)
+    restored = sum(size for name, size in heard.restored)
+    # On processes what another worker asks for is written to shared memory.
+    assert (restored <= sum(sizes)) if scheduler == "processes" else (restored == sum(sizes))
+
+
+def test_info_tells_who_keeps_what_and_is_readable():
+    lf.shutdown()  # workers tell what they have dropped with a later answer
+    (x,) = lf.persist(arrays(1)[0], scheduler="sync", memory_limit="1 GB")
+    others = lf.persist(*arrays(8), scheduler="processes", num_workers=2, memory_limit=LIMIT)
+    lf.wait(others)
+    passed_on = x * 2
+    seen = lf.delayed(lambda _: lf.info()["memory"]["runs"])(passed_on)
+    seen = lf.delayed(lambda _, found: found)(passed_on, seen)
+    assert seen.compute(scheduler="sync", memory_limit="1 GB") == {
+        "held_bytes": BLOCK, "spilled_bytes": 0}
+    info = lf.info()
+    assert info["memory"]["persisted"] == {"held_bytes": BLOCK, "spilled_bytes": 0}
+    assert info["memory"]["runs"] == {"held_bytes": 0, "spilled_bytes": 0}
+    theirs = info["memory"]["workers"]
+    assert theirs["held_bytes"] + theirs["spilled_bytes"] == 8 * BLOCK
+    assert theirs["spilled_bytes"] >= 4 * BLOCK
+    workers = info["processes"]["workers"]
+    assert theirs["spilled_bytes"] == sum(worker["spilled_bytes"] for worker in workers)
+    lines = str(info).splitlines()
+    assert "  persisted:" in lines and "    held: 1.05 MB" in lines
+    assert f"    workers {workers[0]['pid']}:" in lines
+    assert "<td style='text-align:left'>1.05 MB</td>" in info._repr_html_()
+    del x, others, seen, passed_on
+
+
+def test_a_profile_tells_what_was_spilled():
+    with lf.profile(sample=None) as profiled:
+        last = lf.delayed(lambda *all_: float(sum(x[-1, -1] for x in all_)))
+        last(*arrays(16)).compute(scheduler="sync", memory_limit=LIMIT)
+    (run,) = profiled.runs
+    assert run.spilled.values * BLOCK == run.spilled.size == run.spilled.read > 0
+    assert "MB were written to a file below memory_limit" in str(profiled.summary())

@@ -87,6 +87,13 @@ class TaskFuture:
             run[0].cancel_task(run[1])
         return True
 
+    def set_outcome(self, value: Any, error: BaseException | None) -> None:
+        """Store the error if there is one, else the value, unless the future was cancelled."""
+        if error is None:
+            self.set_value(value)
+        else:
+            self.set_error(error)
+
     def set_value(self, value: Any) -> None:
         """Store the value, unless the future was cancelled."""
         self._set(FINISHED, value)

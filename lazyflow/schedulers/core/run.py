@@ -34,7 +34,7 @@ from lazyflow.schedulers.core.base import MakesRuns, Observer, Request, Worker, 
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of, finished
 from lazyflow.schedulers.core.errors.failures import dressed, forget_context, keep_call
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
-from lazyflow.schedulers.core.observing import RunObservers
+from lazyflow.schedulers.core.observing import RunObservers, tell_restored, tells_spilled
 from lazyflow.schedulers.core.priorities import PriorityQueue
 from lazyflow.schedulers.core.slow_calls import TaskCall, called, taken
 from lazyflow.schedulers.core.snapshots import Watches, verify
@@ -626,7 +626,8 @@ class Run(BaseRun):
             value = protected(value, sys.getrefcount(value) <= _FRESH)
         if limit is not None:
             try:
-                value = keep(value, limit)  # which waits for room
+                who = "persisted" if i in (self.futures or ()) else "runs"
+                value = keep(value, limit, who, tells_spilled(self, i))  # which waits for room
             except BaseException as error:
                 return self._failed_late(i, error)
         kind = kinds[type(value)]
@@ -670,6 +671,8 @@ class Run(BaseRun):
             if self.stop:
                 return None
         numbers = self.plan.inputs[i] or ()
+        if self.observers.members:
+            tell_restored(self.observers, self, i, map(self.values.__getitem__, numbers))
         raw, last = taken(self.values, self.releases, numbers)
         if self._is_moot(i, numbers):
             return None
@@ -735,10 +738,7 @@ class Run(BaseRun):
             return
         future = reference()
         if future is not None:
-            if error is not None:
-                future.set_error(error)
-            else:
-                future.set_value(value)
+            future.set_outcome(value, error)
         left = self.releases[i]
         if left is None or next(left, True):
             values[i] = None
@@ -855,11 +855,7 @@ class OffloadedRun(BaseRun):
             reference = self.futures.pop(i, None)
             future = reference() if reference is not None else None
             if future is not None:
-                error = self.failed.get(i)
-                if error is not None:
-                    future.set_error(error)
-                else:
-                    future.set_value(value)
+                future.set_outcome(value, self.failed.get(i))
         elif self.values:
             self.values[i] = value
 
