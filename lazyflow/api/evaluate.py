@@ -628,8 +628,9 @@ def compute(
         place of its value.
     memory_limit
         Bytes of memory, as ``"4 GB"`` or a number, or ``"auto"``. Arrays that tasks pass on, or
-        that `persist` keeps, are written to a file without a name beyond a share of it, and are
-        read from there when they are used. By default that of `config`, else there is no limit.
+        that `persist` keeps, also those in frames and containers, are written to a file without a
+        name beyond a share of it, and are read from there when they are used. By default that of
+        `config`, else there is no limit.
 
     Raises
     ------

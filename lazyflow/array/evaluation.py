@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from math import inf, prod
 from operator import attrgetter
 from threading import Lock
@@ -40,13 +40,12 @@ from lazyflow.array.nodes.sources import Const, Generated, InMemory, TaskBlocks
 from lazyflow.array.nodes.task_parts import named, takes_out
 from lazyflow.array.nodes.views import View, with_axes
 from lazyflow.array.passes.fusion import is_quick
+from lazyflow.array.passes.memory import check_fits
 from lazyflow.array.passes.rewrites import optimize
-from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.kinds import ATOM
-from lazyflow.graph.task import HELD, Task, call_arguments, place_text, users_depth
+from lazyflow.graph.task import HELD, Task, call_arguments
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.store.memory import result_memory
-from lazyflow.store.sizes import format_bytes
 from lazyflow.store.spilling import limit_here
 
 # -- expressions as tasks -----------------------------------------------------------------
@@ -82,7 +81,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
         who.tell(Observer.arrays_planned, list(_seen(low)))
     limit = limit_here()
     if limit is not None:
-        need = _tell_what_does_not_fit(low, limit)
+        need = check_fits(low, limit, () if keep else chain.from_iterable(lowered))
         if (options := evaluate.planned.get()) is not None:
             options.largest_task = max(options.largest_task, need)
     for node, (seen, axes), made, tasks in zip(
@@ -119,32 +118,6 @@ def limit_of_run(nodes: Sequence[Expr]) -> int | None:
             if where is not None and "files" not in where.options:
                 return None
     return limit_here()
-
-
-def _tell_what_does_not_fit(low: Lowering, limit: int) -> int:
-    """Return the bytes of the task that reads and makes most; warn if these are beyond the limit.
-    """
-    made = [(node, index, task) for (node, index), task in low.made() if None not in node.shape]
-    sizes: dict[int, int] = {}
-    for node, index, task in made:
-        dtype = None if isinstance(node, InMemory | Const | View) else node.known_dtype
-        if dtype is not None:
-            counts = [chunks[i] for chunks, i in zip(node.chunks, index, strict=True)]
-            sizes[id(task)] = prod(counts) * dtype.itemsize
-    needs = [sum({id(x): sizes.get(id(x), 0) for x in (task, *task._inputs)}.values())
-             for _, _, task in made]
-    need = max(needs, default=0)
-    if need > limit:
-        node, _, task = made[needs.index(need)]
-        warnings.warn(
-            f"a task of {node.name}, made at {place_text(task)}, needs {format_bytes(need)} for "
-            f"what it reads and returns, and memory_limit is {format_bytes(limit)}: what a task "
-            "reads can't be spilled. Make the chunks smaller, as by x.rechunk('auto'), or raise "
-            "memory_limit",
-            LazyflowWarning,
-            stacklevel=users_depth(),
-        )
-    return need
 
 
 def order_of(node: Expr) -> tuple[int, ...]:

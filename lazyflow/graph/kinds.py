@@ -185,5 +185,18 @@ kinds = TypeTable(_classify, _EXACT)
 _STORED = COPIED | {LAZY, COLLECTION, ARRAY, ITERATOR, TUPLE, NAMEDTUPLE, DATACLASS, KEPT}
 
 
+def _is_table(t: type) -> bool:
+    """Tell whether objects of a type are sparse matrices, or tables or columns of Arrow."""
+    names = [each.__module__ for each in t.__mro__ if type(each.__module__) is str]
+    return any(
+        name.startswith("scipy.sparse") or name.partition(".")[0] in _OF_TABLES for name in names
+    )
+
+
+_OF_TABLES = ("polars", "pyarrow", "sparse")
+
+#: ``tables[type(x)]`` tells whether ``x`` has large memory although its kind is ATOM.
+tables = TypeTable(_is_table)
+
 #: ``stored[type(x)]`` tells whether a result ``x`` needs more than being put in its place.
-stored = TypeTable(lambda t: kinds[t] in _STORED, {types.CoroutineType: True})
+stored = TypeTable(lambda t: kinds[t] in _STORED or tables[t], {types.CoroutineType: True})

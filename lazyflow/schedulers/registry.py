@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 from lazyflow import config
@@ -19,6 +21,7 @@ from lazyflow.schedulers.core.base import (
 )
 from lazyflow.schedulers.core.task_resources import close_kept
 from lazyflow.store import spilling
+from lazyflow.store.sizes import format_bytes
 from lazyflow.system import lacks_processes
 
 #: Names that other libraries use for the same schedulers, so that ported programs run.
@@ -162,19 +165,56 @@ def info() -> dict[str, Any]:
     ``mapped_bytes`` of the caller, ``through_parent_bytes``, ``messages``, ``deaths``, ``jobs``,
     and how many ``tasks`` have ended.
     For engines: ``dashboards``, the addresses of their own pages.
-    For ``"memory"``, of the values that this process keeps below its ``memory_limit``: the
-    ``held_bytes`` in its memory, the ``spilled_bytes`` in a file, and the ``folder`` of that.
+    For ``"memory"``, of the values that are kept below ``memory_limit``: the ``held_bytes`` in the
+    memory of this process, the ``spilled_bytes`` in a file, and the ``folder`` of that; of these
+    what ``runs`` pass on and what is ``persisted``; and the same of all ``workers`` together, of
+    which each has its own above. Workers tell with their answers.
+
+    It prints as lines, and as a table in a notebook.
 
     >>> import lazyflow
-    >>> isinstance(info(), dict)
-    True
+    >>> print(info()["memory"]["persisted"])
+    {'held_bytes': 0, 'spilled_bytes': 0}
     """
     found = {
         name: scheduler.info()
         for name, scheduler in tuple(installed.items())
         if provides(scheduler, ReportsInfo)
     }
-    return {**found, "memory": spilling.facts()}
+    workers = found.get("processes", {}).get("workers", ())
+    names = ("held_bytes", "spilled_bytes")
+    theirs = {name: sum(worker[name] for worker in workers) for name in names}
+    return Info({**found, "memory": {**spilling.facts(), "workers": theirs}})
+
+
+class Info(dict[str, Any]):
+    """Facts by name, some of which have parts: what `info` returns."""
+
+    def rows(self) -> Iterator[tuple[int, str, str]]:
+        """Yield each fact with its depth, and its value as text; of a group that is empty."""
+        stack: list[tuple[int, str, Any]] = [(0, *item) for item in reversed(self.items())]
+        while stack:
+            depth, name, value = stack.pop()
+            if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+                value = {f"{name} {each.get('pid', k)}": each for k, each in enumerate(value)}
+            if isinstance(value, dict):
+                yield depth, name, ""
+                stack += [(depth + 1, *item) for item in reversed(value.items())]
+            elif name.endswith("_bytes") or name == "bytes":
+                yield depth, name.removesuffix("_bytes"), format_bytes(value)
+            else:
+                yield depth, name, str(value)
+
+    def __str__(self) -> str:
+        return "\n".join([f"{'  ' * depth}{name}: {text}".rstrip()
+                          for depth, name, text in self.rows()])
+
+    def _repr_html_(self) -> str:
+        return "<table>" + "".join([
+            f"<tr><td style='text-align:left;padding-left:{depth + 0.5}em'>{escape(name)}</td>"
+            f"<td style='text-align:left'>{escape(text)}</td></tr>"
+            for depth, name, text in self.rows()
+        ]) + "</table>"
 
 
 def shutdown() -> None:

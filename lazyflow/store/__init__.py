@@ -9,6 +9,7 @@ ownership      results for callers: their own and writable, whatever else holds 
 sizes          bytes of values, estimated, and as text
 spilling       values kept below a memory limit, and the file of those beyond it
 exchange_file  a file through which tasks hand over what does not fit into the memory limit
+kept_values    the same of frames, sparse matrices and containers of arrays
 private_files  files that no other user can have created
 memory/        shared memory: `Arenas` on the writer's side, `Mappings` on the reader's
 pickling/      `encode` and `decode`: a value as a short stream and buffers in shared memory

@@ -1,11 +1,12 @@
-"""Values that runs and `persist` keep below `memory_limit`; those beyond it are in a file.
+"""Arrays that runs and `persist` keep below `memory_limit`; those beyond it are in a file.
 
 What is kept is a `KeptArray`, which stands for an array: it has the array's layout, and the memory
-that the array shows. A thread writes memory to a file while more than a share of the limit is held:
-the oldest first, as a depth-first run reads last what it made first, and none of which a task holds
-a view. The views that tasks get afterwards are mappings of the file, one for each use, whose pages
-leave with the task. A task whose result is beyond the limit waits until the thread has made room,
-so that tasks are no faster than the disk.
+that the array shows; of other values the arrays are taken apart by `kept_values`. A thread writes
+memory to a file while more than a share of the limit is held: the oldest first, as a depth-first
+run reads last what it made first, and none of which a task holds a view. The views that tasks get
+afterwards are mappings of the file, one for each use, whose pages leave with the task. A task whose
+result is beyond the limit waits until the thread has made room, so that tasks are no faster than
+the disk.
 
 Memory counts once, however many values show it, and each memory is written at most once, as no task
 can change it. The file has no name, so nothing is left whatever ends the program.
@@ -20,19 +21,23 @@ import mmap
 import os
 import sys
 from collections import deque
+from collections.abc import Callable
+from math import prod
 from queue import SimpleQueue
 from threading import Lock, Thread
+from time import perf_counter
 from typing import Any
 
 from lazyflow import config
 from lazyflow.errors import StoreFull
-from lazyflow.finalizers import Gone, LastCall, gone
-from lazyflow.graph.kinds import KEPT
+from lazyflow.finalizers import Gone, LastCall, WeakTable, gone
+from lazyflow.graph.guards import base_of
+from lazyflow.graph.kinds import KEPT, kinds
 from lazyflow.interrupts import Event, uninterrupted
 from lazyflow.store.sizes import format_bytes
 from lazyflow.system import at_fork, granted_memory, is_in_memory, process_usage
 
-_LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more
+LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more
 _SHARE = 0.6  # of the limit for kept values at most; tasks and the program itself have the rest
 _LEAST_SHARE = 0.1  # that they have even where the program itself takes all
 _FULL = 0.9  # of the limit that the process is to have, until the next look at it
@@ -83,14 +88,15 @@ class _Range:
         self.file, self.offset, self.size = file, offset, size
         self._over = LastCall(file.give_back, offset, size)
 
-    def opened(self) -> Any:
-        """Return a buffer of the bytes, which can't be written to."""
+    def opened(self, is_private: bool) -> Any:
+        """Return a buffer of the bytes: private ones, or such that can't be written to."""
+        access = mmap.ACCESS_COPY if is_private else mmap.ACCESS_READ
         try:
-            mapping = _Mapping(
-                self.file.fileno, self.size, access=mmap.ACCESS_READ, offset=self.offset
-            )
+            mapping = _Mapping(self.file.fileno, self.size, access=access, offset=self.offset)
         except OSError:  # each takes a descriptor, of which a process has some hundreds
-            return self.file.read(self.offset, self.size)
+            found = self.file.read(self.offset, self.size)
+            found.flags.writeable = is_private
+            return found
         mapping.held = self
         return mapping
 
@@ -130,12 +136,11 @@ class SpillFile:
         return made
 
     def read(self, offset: int, size: int) -> Any:
-        """Return a copy of a range, as an array that can't be written to."""
+        """Return a copy of a range, as an array."""
         found = sys.modules["numpy"].empty(size, "u1")
         done = 0
         while done < size:
             done += os.preadv(self.fileno, [memoryview(found)[done:]], offset + done)
-        found.flags.writeable = False
         return found
 
     def give_back(self, offset: int, size: int) -> None:
@@ -172,16 +177,18 @@ class KeptMemory:
     """Memory that kept values show: bytes of this process, or, where these are None, of the file.
     """
 
-    __slots__ = ("__weakref__", "bytes", "range")
+    __slots__ = ("__weakref__", "bytes", "keeper", "range", "size")
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, keeper: str = "") -> None:
         self.bytes = data
+        self.size = getattr(data, "nbytes", 0)
+        self.keeper = keeper
         self.range: _Range | None = None
 
-    def mapped(self) -> Any:
+    def mapped(self, is_private: bool) -> Any:
         """Return a buffer of the part of the file."""
         assert self.range is not None
-        return self.range.opened()
+        return self.range.opened(is_private)
 
     def is_idle(self) -> bool:
         """Tell whether nothing but this holds the memory."""
@@ -208,20 +215,37 @@ _IDLE = _count_idle()
 
 
 class KeptArray:
-    """Stands for an array which a run or a future keeps, and whose memory may be in the file."""
+    """Stands for an array which a run or a future keeps, and whose memory may be in the file.
+
+    Where the array could be written to, as in frames, each use gets one of its own.
+    """
 
     _lazyflow_kind = KEPT
-    __slots__ = ("_layout", "_memory", "_offset")
+    __slots__ = ("_is_private", "_layout", "_memory", "_offset")
 
     def __init__(self, memory: KeptMemory, array: Any, offset: int) -> None:
         self._memory = memory
         self._layout = array.shape, array.dtype, array.strides
         self._offset = offset
+        self._is_private = array.flags.writeable
+
+    def in_file(self) -> int:
+        """Return the bytes of the array that are in the file."""
+        return self.size if self._memory.bytes is None else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the array."""
+        shape, dtype, _ = self._layout
+        return prod(shape) * int(dtype.itemsize)
 
     def opened(self) -> Any:
-        """Return the array, which can't be written to."""
+        """Return the array."""
         data = self._memory.bytes  # read once: the thread sets the range first
-        return self._shown(self._memory.mapped() if data is None else data)
+        if data is None:
+            return self._shown(self._memory.mapped(self._is_private))
+        shown = self._shown(data)
+        return shown.copy("K") if self._is_private else shown
 
     def in_memory(self) -> Any:
         """Return the array if its memory is this process's, else None."""
@@ -234,43 +258,55 @@ class KeptArray:
 
 
 def opened(value: Any) -> Any:
-    """Return a value itself, or the array that it stands for."""
-    return value.opened() if type(value) is KeptArray else value
+    """Return a value itself, or what it stands for."""
+    return value.opened() if kinds[type(value)] == KEPT else value
 
 
 def in_memory(value: Any) -> Any:
-    """Return a value itself, or the array that it stands for, None if that is in the file."""
-    return value.in_memory() if type(value) is KeptArray else value
+    """Return a value itself, or what of the one that it stands for is not in the file."""
+    return value.in_memory() if kinds[type(value)] == KEPT else value
 
 
-def keep(array: Any, limit: int) -> Any:
-    """Return what is stored for a read-only array: a `KeptArray`, or itself if it can't be spilled.
+def stand_in(array: Any, keeper: str, is_own: bool = False) -> Any:
+    """Return a `KeptArray` for an array, or itself if it can't be spilled.
 
-    Sleeps while more is held than `limit` allows, and some of it can be written to the file.
-
-    Raises
-    ------
-    StoreFull
-        It can't be written.
+    With `is_own` neither can one whose memory can be written to: others hold it. `keeper` is what
+    keeps it, for `facts`: "runs" or "persisted".
     """
     numpy = sys.modules["numpy"]
     owner = array
-    while type(owner) is numpy.ndarray and owner.base is not None:
-        owner = owner.base
-    if type(owner) is not numpy.ndarray or owner.nbytes < _LEAST or owner.flags.writeable:
-        return array  # a part of a file already, or others hold it
-    if owner.dtype.hasobject or not owner.flags.owndata:
+    while (below := base_of(owner)) is not None:
+        owner = below
+    if type(owner) is not numpy.ndarray or owner.nbytes < LEAST:  # a part of a file already
         return array
-    offset = _address(array) - _address(owner)
-    memory = _ledger.memory_of(owner)
-    del owner
-    kept = array if memory is None else KeptArray(memory, array, offset)
-    del array, memory
-    _ledger.make_room(limit)
-    return kept
+    flags = owner.flags
+    if array.dtype.hasobject or owner.dtype.hasobject or not flags.owndata or (
+        is_own and flags.writeable
+    ):
+        return array
+    memory = _ledger.memory_of(owner, keeper)
+    return array if memory is None else KeptArray(memory, array, _address(array) - _address(owner))
 
 
-def make_room(size: int) -> None:
+def stand_in_of_bytes(data: Any, keeper: str) -> KeptArray:
+    """Return a `KeptArray` of the bytes in a buffer, which can't be written to."""
+    flat = sys.modules["numpy"].frombuffer(data, "u1")
+    return KeptArray(_ledger.memory_at(_address(flat), flat, keeper), flat, 0)
+
+
+#: Hears how many memories were written, how many bytes these are, and for how many seconds.
+TellsSpilled = Callable[[int, int, float], object]
+
+
+def make_room(limit: int, tell: TellsSpilled | None = None) -> None:
+    """Sleep while more is held than `limit` allows, and some of it can be written to the file.
+
+    The thread that writes calls `tell`, before this returns or later.
+    """
+    _ledger.make_room(limit, tell)
+
+
+def make_room_for(size: int) -> None:
     """Sleep until a task can make so many bytes, or what is kept can't be written to the file.
 
     Raises
@@ -280,7 +316,7 @@ def make_room(size: int) -> None:
     """
     limit = limit_here()
     if limit is not None:
-        _ledger.make_room(limit, size)
+        _ledger.make_room(limit, coming=size)
 
 
 def tasks_at_once(size: int, limit: int) -> int:
@@ -300,8 +336,10 @@ def _address(array: Any) -> int:
 class _Order:
     """Asks the thread to write until no more than `most` bytes are held."""
 
-    def __init__(self, most: int, is_early: bool) -> None:
+    def __init__(self, most: int, is_early: bool, tell: TellsSpilled | None) -> None:
         self.most = most
+        self.tell = tell
+        self.count = self.size = 0  # of what was written
         self.is_early = is_early
         self.folder = folder_here()
         self.done = Event()
@@ -333,24 +371,31 @@ class _Ledger:
         self._unseen = 0  # bytes that were kept since the last look at the process
         self._lock = Lock()
         self._known: dict[int, Gone] = {}  # of memories that are held, by id of their owners
+        self.memories: WeakTable[KeptMemory, None] = WeakTable()  # all, also those in the file
         self._dead: deque[Gone] = deque()
         self._orders: SimpleQueue[_Order] = SimpleQueue()
         self._unstarted = [None]  # the thread that pops it starts the one that writes
         self._early = [None]  # empty while an order is due that nobody waits for
 
-    def memory_of(self, owner: Any) -> KeptMemory | None:
+    def memory_of(self, owner: Any, keeper: str) -> KeptMemory | None:
         """Return the memory of an array that owns it; None if it is not in one piece."""
-        self.settle()
-        entry = self._known.get(id(owner))
-        known = None if entry is None else entry()
-        if known is not None and known.bytes is not None:
-            return known
         flat = owner.ravel("K")
         if flat.base is not owner:
             return None
-        made = KeptMemory(flat.view("u1"))
+        return self.memory_at(id(owner), flat.view("u1"), keeper)
+
+    def memory_at(self, number: int, flat: Any, keeper: str) -> KeptMemory:
+        """Return the memory of some bytes; `number` is their own for as long as they are held."""
+        self.settle()
+        entry = self._known.get(number)
+        known = None if entry is None else entry()
+        if known is not None and known.bytes is not None:
+            return known
+        flat.flags.writeable = False
+        made = KeptMemory(flat, keeper)
         with self._lock:
-            self._add(id(owner), made, owner.nbytes)
+            self._add(number, made, flat.nbytes)
+            self.memories[made] = None
         return made
 
     def _add(self, number: int, memory: KeptMemory, size: int) -> None:
@@ -376,7 +421,9 @@ class _Ledger:
             with self._lock:
                 self._remove(entry)
 
-    def make_room(self, limit: int, coming: int = 0) -> None:
+    def make_room(
+        self, limit: int, tell: TellsSpilled | None = None, coming: int = 0
+    ) -> None:
         """Sleep until no more than their share is held, or the rest is in use.
 
         coming
@@ -389,7 +436,7 @@ class _Ledger:
         most = max(0, self._most(limit) - coming)
         early = int(most * _EARLY)
         if self.held > most:
-            order = _Order(most, False)
+            order = _Order(most, False, tell)
             self._give(order)
             order.done.wait()
             if order.error is not None:
@@ -399,7 +446,7 @@ class _Ledger:
                 self._early.pop()
             except IndexError:  # another thread asks for it just now
                 return
-            self._give(_Order(early, True))
+            self._give(_Order(early, True, tell))
 
     def _most(self, limit: int) -> int:
         """Return how many bytes may be held, given what else the process has in memory."""
@@ -429,11 +476,13 @@ class _Ledger:
 
     def _serve(self) -> None:
         while True:
-            order = self._orders.get()
+            order, start = self._orders.get(), perf_counter()
             try:
                 self._spill(order)
             except Exception as error:  # whoever waits raises it, next time if nobody does now
                 order.error = error
+            if order.count and order.tell is not None:
+                order.tell(order.count, order.size, perf_counter() - start)
             if order.is_early:
                 self._early.append(None)
             order.done.set()
@@ -447,6 +496,7 @@ class _Ledger:
             memory = entry()
             if memory is not None and memory.is_idle():
                 self._write(memory, entry, order.folder)
+                order.count, order.size = order.count + 1, order.size + memory.size
             del memory
 
     def _write(self, memory: KeptMemory, entry: Gone, folder: str) -> None:
@@ -462,15 +512,23 @@ class _Ledger:
 _ledger = _Ledger()
 
 
-def facts() -> dict[str, Any]:
-    """Return how much of what is kept below a limit is in memory and how much in the file."""
+def amounts() -> tuple[int, int]:
+    """Return how many bytes of what is kept below a limit are in memory, and how many in the file.
+    """
     _ledger.settle()
     file = _ledger.file
-    return {
-        "held_bytes": _ledger.held,
-        "spilled_bytes": 0 if file is None else file.used,
-        "folder": None if file is None else file.folder,
-    }
+    return _ledger.held, 0 if file is None else file.used
+
+
+def facts() -> dict[str, Any]:
+    """Return how much of what is kept below a limit is in memory and in the file, and by whom."""
+    held, spilled = amounts()
+    keepers = {name: {"held_bytes": 0, "spilled_bytes": 0} for name in ("runs", "persisted")}
+    for memory in _ledger.memories.living():
+        where = "spilled_bytes" if memory.bytes is None else "held_bytes"
+        keepers[memory.keeper][where] += memory.size
+    folder = None if _ledger.file is None else _ledger.file.folder
+    return {"held_bytes": held, "spilled_bytes": spilled, "folder": folder, **keepers}
 
 
 def _before_fork() -> None:

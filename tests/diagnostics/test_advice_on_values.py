@@ -10,6 +10,7 @@ import lazyflow
 from lazyflow import compute, delayed
 from lazyflow.diagnostics.profiling.advice import Advice
 from lazyflow.diagnostics.profiling.graph_facts import CapturedData, LargeArgument, Sights
+from lazyflow.diagnostics.profiling.records import SpilledValues
 from lazyflow.schedulers.remote.large_values import KnownValue
 
 np = pytest.importorskip("numpy")
@@ -206,3 +207,16 @@ class Model:
         return float(self.table[i])
 
     __call__ = at
+
+
+class TestValuesSpilled:
+    @pytest.mark.parametrize(("seconds", "is_told"), [(3.0, True), (0.01, False)])
+    def test_where_it_took_time(self, seconds: float, is_told: bool) -> None:
+        spilled = SpilledValues(40, 4_000 * MB, seconds, 8_000 * MB)
+        runs = [run(0, 5), run(5, 10, place="main.py:9 in main")._replace(spilled=spilled)]
+        advice = found([task(0, 5), task(5, 10, of=1)], runs)
+        assert ("values spilled" in [each.rule for each in advice]) == is_told
+        if is_told:
+            told = only(advice, "values spilled")
+            assert "40 values, 4 GB" in told.seen and "8 GB" in told.seen
+            assert "memory_limit" in told.do and told.place == "main.py:9 in main"

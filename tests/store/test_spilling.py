@@ -12,7 +12,9 @@ import pytest
 
 import lazyflow as lf
 import lazyflow.array as la
+from lazyflow.api import evaluate
 from lazyflow.finalizers import wait_for_last_calls
+from lazyflow.schedulers.core.base import Observer
 from lazyflow.store import spilling
 
 BLOCK = 1 << 20  # bytes of an array of these tests
@@ -267,15 +269,37 @@ os.waitpid(child, 0)
         float(-k) for k in range(12)])
 
 
-def test_a_task_that_does_not_fit_is_told_before_the_run_with_name_line_and_size():
-    x = la.arange(16 * BLOCK // 8, chunks=BLOCK // 8, dtype="f8") * 2
-    ordered = la.sort(-x)
-    with lf.config.set(memory_limit=LIMIT):
-        with pytest.warns(lf.LazyflowWarning, match="sort") as told:
-            ordered.persist(scheduler="sync")
+def test_a_task_that_does_not_fit_is_refused_before_the_run_with_name_line_and_sizes():
+    calls = []
+    x = la.arange(16 * BLOCK // 8, chunks=BLOCK // 8, dtype="f8").map_blocks(
+        lambda block: calls.append(None) or block, dtype="f8")
+    whole = (x * 2).rechunk(-1)
+    added = la.cumsum(whole)
+    with lf.config.set(memory_limit=LIMIT, scheduler="sync"):
+        with pytest.raises(lf.StoreFull, match="Nothing was run") as told:
+            added.persist()
+        assert not calls
         assert (x.sum() + x[::-1].max()).compute() > 0  # nothing is told of what fits
-    message = str(told[0].message)
+    message = str(told.value)
     assert f"{__file__}:" in message and "33.6 MB" in message and "4.19 MB" in message
+    assert "memory_limit='34 MB'" in message
+    (kept,) = lf.persist(added, memory_limit="34 MB")  # as it says
+    assert kept.compute()[-1] == added.compute()[-1]
+    del kept
+
+
+def test_what_may_fit_is_not_refused():
+    length = 4 * LIMIT // 8
+    one = la.from_array(np.zeros(length), chunks=-1)  # the caller's own memory
+    repeated = la.broadcast_to(la.arange(3.0), (length, 3))
+    views = one.map_blocks(lambda block: np.broadcast_to(1.0, block.shape), dtype="f8")
+    with lf.config.set(memory_limit=LIMIT, scheduler="sync"):
+        assert one.sum().compute() == 0
+        assert (one + 1).compute().shape == (length,)  # it is the caller's, too
+        assert (la.ones(length, chunks=-1) * 2).sum().compute() == 2 * length
+        assert repeated[::LIMIT // 64].max().compute() == 2
+        with pytest.warns(lf.LazyflowWarning, match="can't be spilled"):  # not known beforehand
+            assert views.persist()[-1].compute() == 1
 
 
 @pytest.mark.slow
@@ -307,3 +331,68 @@ def test_auto_is_a_share_of_what_there_is():
     with lf.config.set(memory_limit="auto"):
         assert 1 << 26 < spilling.limit_here() < os.sysconf("SC_PAGE_SIZE") * os.sysconf(
             "SC_PHYS_PAGES")
+
+
+class Spills(Observer):
+    """Notes what observers hear of spilled values."""
+
+    def __init__(self):
+        self.spilled, self.restored = [], []
+
+    def task_ran(self, *_):
+        """Have tasks timed, without which workers take no notes."""
+
+    def values_spilled(self, run, i, count, size, seconds):
+        self.spilled.append((run.task_name(i), count, size, seconds >= 0))
+
+    def values_restored(self, run, i, size):
+        self.restored.append((run.task_name(i), size))
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+def test_observers_hear_what_is_spilled_and_restored(scheduler, monkeypatch):
+    given = {"scheduler": scheduler, "num_workers": 2, "memory_limit": LIMIT}
+    heard = Spills()
+    make = lf.delayed(lambda k: np.full(BLOCK // 8, float(k)), name="make")
+    monkeypatch.setattr(evaluate, "always_observers", [heard])
+    last = lf.delayed(lambda *all_: float(sum(x[-1] for x in all_)), name="last")
+    assert last(*[make(k) for k in range(16)]).compute(**given) == 120.0
+    sizes = [size for _, count, size, _ in heard.spilled if size == count * BLOCK]
+    assert len(sizes) == len(heard.spilled) > 0 and all(timed for *_, timed in heard.spilled)
+    restored = sum(size for name, size in heard.restored)
+    # On processes what another worker asks for is written to shared memory.
+    assert (restored <= sum(sizes)) if scheduler == "processes" else (restored == sum(sizes))
+
+
+def test_info_tells_who_keeps_what_and_is_readable():
+    lf.shutdown()  # workers tell what they have dropped with a later answer
+    (x,) = lf.persist(arrays(1)[0], scheduler="sync", memory_limit="1 GB")
+    others = lf.persist(*arrays(8), scheduler="processes", num_workers=2, memory_limit=LIMIT)
+    lf.wait(others)
+    passed_on = x * 2
+    seen = lf.delayed(lambda _: lf.info()["memory"]["runs"])(passed_on)
+    seen = lf.delayed(lambda _, found: found)(passed_on, seen)
+    assert seen.compute(scheduler="sync", memory_limit="1 GB") == {
+        "held_bytes": BLOCK, "spilled_bytes": 0}
+    info = lf.info()
+    assert info["memory"]["persisted"] == {"held_bytes": BLOCK, "spilled_bytes": 0}
+    assert info["memory"]["runs"] == {"held_bytes": 0, "spilled_bytes": 0}
+    theirs = info["memory"]["workers"]
+    assert theirs["held_bytes"] + theirs["spilled_bytes"] == 8 * BLOCK
+    assert theirs["spilled_bytes"] >= 4 * BLOCK
+    workers = info["processes"]["workers"]
+    assert theirs["spilled_bytes"] == sum(worker["spilled_bytes"] for worker in workers)
+    lines = str(info).splitlines()
+    assert "  persisted:" in lines and "    held: 1.05 MB" in lines
+    assert f"    workers {workers[0]['pid']}:" in lines
+    assert "<td style='text-align:left'>1.05 MB</td>" in info._repr_html_()
+    del x, others, seen, passed_on
+
+
+def test_a_profile_tells_what_was_spilled():
+    with lf.profile(sample=None) as profiled:
+        last = lf.delayed(lambda *all_: float(sum(x[-1, -1] for x in all_)))
+        last(*arrays(16)).compute(scheduler="sync", memory_limit=LIMIT)
+    (run,) = profiled.runs
+    assert run.spilled.values * BLOCK == run.spilled.size == run.spilled.read > 0
+    assert "MB were written to a file below memory_limit" in str(profiled.summary())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,12 @@ from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.reductions import Reduced
 from lazyflow.array.nodes.sources import Generated, TaskBlocks
 from lazyflow.array.nodes.views import View
+from lazyflow.array.passes.memory import BlockSizes, projected_peak
 from lazyflow.array.passes.rewrites import explain_passes, optimize
 from lazyflow.graph.plan import Explanation
+from lazyflow.graph.task import Task
 from lazyflow.store.sizes import format_bytes
+from lazyflow.store.spilling import limit_here
 
 
 def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
@@ -36,7 +40,10 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     Returns
     -------
     A line for each kind of task: how many, what is fused in it, the elements of a block, what is
-    read; below it whether a kernel runs it or NumPy's functions, and why its group ends there.
+    read; below it whether a kernel runs it or NumPy's functions, and why its group ends there. The
+    last line is the projected peak: bytes of blocks that are in memory at once when ``num_workers``
+    of `config` (by default one for each core) run the tasks, without what functions use inside and
+    what was there before.
 
     Examples
     --------
@@ -47,6 +54,7 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
         2 operations and sum over 1,000,000 elements, 8 MB read: ...
         ends here: it reduces each block
     1 x sum: merges partial results
+    peak: about ... in memory at once on ...
     >>> la.report(-x.reshape(2_000, 2_000)[:3], explain=True)  # doctest: +ELLIPSIS
     merge equal: 4 nodes, all of them different
     views down: getitem goes below reshape
@@ -61,20 +69,37 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     wanted = [x.expr for x in arrays]
     fusion = config.get("array_fusion")
     nodes = optimize(wanted, keep, fusion)
-    counts = _counts(nodes)
+    low = Lowering()
+    wanted_tasks = list(chain.from_iterable(low.lower(nodes)))
+    counts = low.counts()
     lines = [
         line for node in below(nodes) if counts.get(node) for line in _lines(node, counts[node])
     ]
+    lines.append(_of_memory(low, wanted_tasks))
     return Explanation(
         "\n".join([explain_passes(wanted, keep, fusion), *lines] if explain else lines)
     )
 
 
-def _counts(nodes: Sequence[Expr]) -> dict[Expr, int]:
-    """Count the tasks that each node would have."""
-    low = Lowering()
-    low.lower(nodes)
-    return low.counts()
+def _of_memory(low: Lowering, wanted: Sequence[Task]) -> str:
+    workers = config.get("num_workers") or config.cpu_count()
+    sizes, limit = BlockSizes(low), limit_here()
+    peak, results = projected_peak(sizes, wanted, workers)
+    least = "" if sizes.is_whole else "at least "
+    line = (
+        f"peak: {least}about {format_bytes(peak)} in memory at once on {_counted(workers)}, "
+        f"{format_bytes(results)} of it results"
+    )
+    if limit is None or peak <= limit:
+        return line
+    most = max(sizes.needs(sizes.sure))
+    fits = "the rest is written to files" if most <= limit else (
+        f"a task alone needs {format_bytes(most)}, so that it will be refused")
+    return f"{line}; memory_limit is {format_bytes(limit)}: {fits}"
+
+
+def _counted(workers: int) -> str:
+    return f"{workers} workers" if workers > 1 else "1 worker"
 
 
 def _lines(node: Expr, count: int) -> list[str]:

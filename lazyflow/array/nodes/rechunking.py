@@ -25,7 +25,7 @@ from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
 from lazyflow.store.exchange_file import ExchangeFile
-from lazyflow.store.spilling import make_room
+from lazyflow.store.spilling import make_room_for
 
 #: Pieces above which a rechunk goes by chunks between the two: 1,000 rows to 1,000 columns are a
 #: million pieces, and 64,000 by blocks in between. A guess at where tasks cost as much as copies.
@@ -301,7 +301,7 @@ def read_block(dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, *wr
     start, lengths = where.values
     shape = tuple(map(sum, lengths))
     size = prod(shape) * dtype.itemsize
-    make_room(size)
+    make_room_for(size)
     found = file.read(start * dtype.itemsize, size).view(dtype)
     if all(len(axis) == 1 for axis in lengths[1:]):
         return found.reshape(shape)

@@ -21,7 +21,14 @@ from lazyflow.diagnostics.profiling.graph_facts import (
     MadeValues,
     Refusal,
 )
-from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, total, under_way, union
+from lazyflow.diagnostics.profiling.records import (
+    RunRecord,
+    TaskRecord,
+    summed,
+    total,
+    under_way,
+    union,
+)
 from lazyflow.diagnostics.profiling.texts import seconds
 from lazyflow.store.sizes import format_bytes
 
@@ -229,6 +236,25 @@ def memory_near_limit(evidence: Evidence) -> Iterator[Advice]:
         "make smaller parts, or fewer at once: compute(..., num_workers=1); combine results as "
         "they come: lazyflow.tree_reduce(f, parts); of arrays take smaller chunks",
         task.place,
+    )
+
+
+def values_spilled(evidence: Evidence) -> Iterator[Advice]:
+    """Tasks waited for values to be written to a file, below a memory limit."""
+    spilled = summed(run.spilled for run in evidence.runs)
+    if not spilled.values or not matters(evidence, spilled.seconds):
+        return
+    worst = max(evidence.runs, key=lambda run: run.spilled.size)
+    yield Advice(
+        "values spilled",
+        f"{spilled.values:,} values, {format_bytes(spilled.size)}, were written to a file in "
+        f"{seconds(spilled.seconds)}, and {format_bytes(spilled.read)} were read from there, as "
+        "what runs and persist kept was beyond memory_limit",
+        "tasks are no faster then than the disk",
+        "raise memory_limit if there is memory; drop what persist keeps and is not needed (del); "
+        "and let each chunk be reduced before the next is made: what several computes read, "
+        "compute together, lazyflow.compute(a, b), instead of persisting it",
+        worst.place,
     )
 
 
@@ -502,7 +528,7 @@ RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
     gaps_between_computes, computes_in_a_loop, calls_before_delayed, tasks_too_short,
     chunks_too_small, chunks_too_large, lock_bound_threads, more_threads_than_cores,
     unbalanced_tasks, chains, large_values_again, results_sent_back, captured_data,
-    compiled_again, refused_changes, memory_near_limit,
+    compiled_again, refused_changes, memory_near_limit, values_spilled,
 )
 
 

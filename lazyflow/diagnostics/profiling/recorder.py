@@ -19,7 +19,12 @@ from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
 from lazyflow.diagnostics.profiling.evidence import Evidence, memory_limit
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, refusal
 from lazyflow.diagnostics.profiling.recording import Recording, Words
-from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
+from lazyflow.diagnostics.profiling.records import (
+    RunRecord,
+    SpilledValues,
+    TaskRecord,
+    UsageRecord,
+)
 from lazyflow.diagnostics.profiling.samples import Samples
 from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.actors.calls import WatchedCall
@@ -211,6 +216,18 @@ class Profile(Observer):
     def task_sampled(self, run: AnyRun, i: int, stack: Stack, looks: int, seconds: float) -> None:
         if run in self._open:
             self._looks.samples.add(run.plan.tasks[i]._func, stack, looks, seconds)
+
+    def values_spilled(
+        self, run: AnyRun, i: int, count: int, size: int, seconds: float
+    ) -> None:
+        recording = self._open.get(run)
+        if recording is not None:
+            recording.spilled.append(SpilledValues(count, size, seconds))
+
+    def values_restored(self, run: AnyRun, i: int, size: int) -> None:
+        recording = self._open.get(run)
+        if recording is not None:
+            recording.spilled.append(SpilledValues(read=size))
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         recording = self._open.get(run)

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, Refusal
-from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
+from lazyflow.diagnostics.profiling.records import RunRecord, SpilledValues, TaskRecord, summed
 from lazyflow.diagnostics.profiling.texts import shown, shown_end
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import function_name, height_over, place_text, task_name
@@ -42,6 +42,8 @@ class Recording:
         When tasks failed, by number.
     compiled, moved
         Seconds for which Numba compiled, and bytes that were sent, by number of the task.
+    spilled
+        What was written to files and read from there, piece by piece.
     kinds
         What names the tasks of `spans`, once the run is over.
     look
@@ -53,6 +55,7 @@ class Recording:
         self.failed: dict[int, float] = {}
         self.compiled: dict[int, float] = {}
         self.moved: dict[int, int] = {}
+        self.spilled: list[SpilledValues] = []
         self.kinds: list[tuple[Any, ...]] = []
         self.place, is_users = _users_line()
         self.is_users = is_users and here.worker is None
@@ -92,7 +95,7 @@ class Recording:
         place = words.at(self.place) if self.place else ""
         return RunRecord(
             self.start - began, self.end - began, place, self.is_users, self.scheduler, self.tasks,
-            self.chain, self.look.sights(words.at),
+            self.chain, self.look.sights(words.at), summed(self.spilled),
         )
 
 

@@ -58,6 +58,30 @@ class TaskRecord(NamedTuple):
         return self.end - self.start
 
 
+class SpilledValues(NamedTuple):
+    """What was written to a file below a memory limit, for tasks of a run, and read from there.
+
+    Attributes
+    ----------
+    values, size
+        How many values were written, of this run and others, and their bytes.
+    seconds
+        For which they were written.
+    read
+        Bytes that its tasks read from the file.
+    """
+
+    values: int = 0
+    size: int = 0
+    seconds: float = 0.0
+    read: int = 0
+
+
+def summed(spilled: Iterable[SpilledValues]) -> SpilledValues:
+    """Return the sums of several."""
+    return SpilledValues(*map(sum, zip(SpilledValues(), *spilled, strict=True)))
+
+
 class RunRecord(NamedTuple):
     """A run, started by one `compute`, `persist` or `submit`.
 
@@ -77,6 +101,8 @@ class RunRecord(NamedTuple):
         The number of tasks in its longest chain of dependencies.
     sights
         Facts about its graph.
+    spilled
+        What was written to a file and read from there.
     """
 
     start: float
@@ -87,6 +113,7 @@ class RunRecord(NamedTuple):
     tasks: int
     chain: int
     sights: Sights = NOTHING
+    spilled: SpilledValues = SpilledValues()
 
 
 class UsageRecord(NamedTuple):

@@ -12,6 +12,7 @@ from lazyflow.diagnostics.profiling.records import (
     TaskRecord,
     gaps,
     rows_by_worker,
+    summed,
     total,
     union,
 )
@@ -178,6 +179,12 @@ def _headline(
         f"{count(len(runs), 'run')} on {' and '.join(places)}; {seconds(time)}, of which "
         f"{seconds(alone)} ({percent(alone / time)}) outside of runs, in the caller's own code"
     )
+    spilled = summed(run.spilled for run in runs)
+    if spilled.values or spilled.read:
+        text += (
+            f"; {format_bytes(spilled.size)} were written to a file below memory_limit, and "
+            f"{format_bytes(spilled.read)} read from there"
+        )
     if workers:
         share = min(1.0, busy / inside / len(workers))
         text += f"; workers were busy for {percent(share)} of the rest"

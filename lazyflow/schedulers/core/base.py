@@ -109,8 +109,7 @@ class Observer:
     the thread that receives what workers tell does. Keep them short.
     An observer that raises is logged once and dropped; results stay the same. Without observers,
     no methods are called and no tasks are timed. ``i`` is a task's number in ``run.plan``;
-    ``run.task_name(i)`` is its name. There is no event for spilled values, which may belong to
-    several runs; `lazyflow.info` tells how much is spilled.
+    ``run.task_name(i)`` is its name.
     """
 
     #: Seconds between two looks at where tasks are that other processes run; 0: none are taken.
@@ -158,6 +157,19 @@ class Observer:
 
     def task_sampled(self, run: AnyRun, i: int, stack: Any, looks: int, seconds: float) -> None:
         """Hear that task `i`, in another process, was at a `Stack` (sampling.py) for so long."""
+
+    def values_spilled(
+        self, run: AnyRun, i: int, count: int, size: int, seconds: float
+    ) -> None:
+        """Hear that kept values of any run were written to a file, as task `i` needed the room.
+
+        There were so many, of `size` bytes, and it took so long. The thread that writes tells it,
+        also after the task, where room was made in advance. Workers on processes note it and
+        `values_restored` where tasks are timed, until the batch of the task is over.
+        """
+
+    def values_restored(self, run: AnyRun, i: int, size: int) -> None:
+        """Hear that task `i` reads `size` bytes of kept values from a file."""
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
         """Hear that task `i` raised, after its last retry."""

@@ -13,11 +13,12 @@ from typing import Any
 
 from lazyflow.errors import Cancelled, TaskTimeout
 from lazyflow.finalizers import LastCall, WeakValues
+from lazyflow.graph.kinds import KEPT, kinds
 from lazyflow.interrupts import Event
 from lazyflow.schedulers.core.base import EndsTasks, provides
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.core.task_resources import asleep, here
-from lazyflow.store.spilling import KeptArray, opened
+from lazyflow.store.spilling import opened
 
 PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancelled"
 
@@ -85,6 +86,13 @@ class TaskFuture:
                 scheduler.end_task(*run)
             run[0].cancel_task(run[1])
         return True
+
+    def set_outcome(self, value: Any, error: BaseException | None) -> None:
+        """Store the error if there is one, else the value, unless the future was cancelled."""
+        if error is None:
+            self.set_value(value)
+        else:
+            self.set_error(error)
 
     def set_value(self, value: Any) -> None:
         """Store the value, unless the future was cancelled."""
@@ -163,9 +171,9 @@ class TaskFuture:
     def outcome(self, as_kept: bool = False) -> tuple[Any, BaseException | None]:
         """Return the value and the error of a done future; the error has the task's frames only.
 
-        With `as_kept`, a run gets the `KeptArray` that stands for the value.
+        With `as_kept`, a run gets what stands for the value below `memory_limit`.
         """
-        if as_kept and type(self._value) is KeptArray:
+        if as_kept and kinds[type(self._value)] == KEPT:
             return self._value, None
         value, error = self.local_outcome()
         if self.is_elsewhere():

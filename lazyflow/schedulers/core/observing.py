@@ -15,6 +15,7 @@ from time import perf_counter, thread_time
 from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 from lazyflow.finalizers import WeakTable
+from lazyflow.graph.kinds import KEPT, kinds
 from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.base import AnyRun, Observer, Worker
 from lazyflow.schedulers.core.sampling import RunningTask
@@ -296,6 +297,23 @@ def _overriding(observers: list[Any], event: str) -> list[_Hearing]:
         for o in observers
         if getattr(method := getattr(o, event, None) or empty, "__func__", method) is not empty
     ]
+
+
+# -- values beyond the memory limit --------------------------------------------------------
+
+
+def tells_spilled(run: Any, i: int) -> Callable[[int, int, float], object] | None:
+    """Return what hears of values that are written because task `i` needs room; None: nobody."""
+    observers = run.observers
+    if not observers.members:
+        return None
+    return lambda *what: observers.tell(Observer.values_spilled, run, i, *what)
+
+
+def tell_restored(observers: RunObservers, run: Any, i: int, inputs: Iterable[Any]) -> None:
+    """Tell how much of the inputs of task `i` is read from a file, if anything is."""
+    if size := sum(value.in_file() for value in inputs if kinds[type(value)] == KEPT):
+        observers.tell(Observer.values_restored, run, i, size)
 
 
 # -- compilation in tasks -----------------------------------------------------------------

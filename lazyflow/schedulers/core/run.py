@@ -34,13 +34,14 @@ from lazyflow.schedulers.core.base import MakesRuns, Observer, Request, Worker, 
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of, finished
 from lazyflow.schedulers.core.errors.failures import dressed, forget_context, keep_call
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
-from lazyflow.schedulers.core.observing import RunObservers
+from lazyflow.schedulers.core.observing import RunObservers, tell_restored, tells_spilled
 from lazyflow.schedulers.core.priorities import PriorityQueue
 from lazyflow.schedulers.core.slow_calls import TaskCall, called, taken
 from lazyflow.schedulers.core.snapshots import Watches, verify
 from lazyflow.schedulers.core.task_resources import asleep, here, scheduler_here, task_over
+from lazyflow.store.kept_values import keep
 from lazyflow.store.protected import protected
-from lazyflow.store.spilling import keep, opened
+from lazyflow.store.spilling import opened
 from lazyflow.store.values import IteratorItems, locked, references
 
 # -- a run of any kind --------------------------------------------------------------------
@@ -599,30 +600,19 @@ class Run(BaseRun):
 
     def keep(self, i: int, value: Any, given: Any = ()) -> Any:
         """Return the form in which a result is stored; LATER when it has yet to be computed."""
-        kind = kinds[type(value)]
+        kind, limit = kinds[type(value)], self.request.memory_limit
+        is_read = self.plan.consumers[i] != self.plan.end  # by tasks
+        if self.futures is None and not is_read:
+            limit = None  # the caller gets it
+        is_shared = is_read or limit is not None
         if kind == ARRAY:
-            limit, is_read = self.request.memory_limit, self.plan.consumers[i] != self.plan.end
-            if not is_read and (limit is None or self.futures is None):
-                return value
-            if value.flags.writeable or is_open(value):
+            if is_shared and (value.flags.writeable or is_open(value)):
                 value = locked(value, sys.getrefcount(value) <= _FRESH)
-            try:
-                value = value if limit is None else keep(value, limit)  # which waits for room
-            except BaseException as error:
-                return self._failed_late(i, error)
-            if kinds[type(value)] == ARRAY:
-                return value
-            kind = KEPT
-        if kind in (LAZY, COLLECTION):
+        elif kind in (LAZY, COLLECTION):
             return value if value is LATER else self._compute_instead(i, value)
-        if kind == KEPT:
-            self.attention.append(None)
-            return value
-        if value.__class__ is CoroutineType:
+        elif value.__class__ is CoroutineType:
             return self.keep(i, self._awaited(i, list(given), value))
-        if kind != ITERATOR and self.plan.consumers[i] != self.plan.end:  # tasks read it
-            value = protected(value, sys.getrefcount(value) <= _FRESH)
-        if kind == ITERATOR:
+        elif kind == ITERATOR:
             nout = self.plan.tasks[i]._options.nout
             if nout is None and self.has_one_reader(i):
                 return value
@@ -632,10 +622,19 @@ class Run(BaseRun):
                 value = protected(IteratorItems(value), True)
             except BaseException as error:  # the rest of a generator's body ran just now
                 return self._failed_late(i, error)
-        elif kind not in COPIED:
-            return value
-        self.copied.add(i)
-        self.attention.append(None)
+        elif is_shared and kind != KEPT:
+            value = protected(value, sys.getrefcount(value) <= _FRESH)
+        if limit is not None:
+            try:
+                who = "persisted" if i in (self.futures or ()) else "runs"
+                value = keep(value, limit, who, tells_spilled(self, i))  # which waits for room
+            except BaseException as error:
+                return self._failed_late(i, error)
+        kind = kinds[type(value)]
+        if kind in COPIED:
+            self.copied.add(i)
+        if kind in COPIED or kind == KEPT:
+            self.attention.append(None)
         return value
 
     def has_one_reader(self, i: int) -> bool:
@@ -672,6 +671,8 @@ class Run(BaseRun):
             if self.stop:
                 return None
         numbers = self.plan.inputs[i] or ()
+        if self.observers.members:
+            tell_restored(self.observers, self, i, map(self.values.__getitem__, numbers))
         raw, last = taken(self.values, self.releases, numbers)
         if self._is_moot(i, numbers):
             return None
@@ -737,10 +738,7 @@ class Run(BaseRun):
             return
         future = reference()
         if future is not None:
-            if error is not None:
-                future.set_error(error)
-            else:
-                future.set_value(value)
+            future.set_outcome(value, error)
         left = self.releases[i]
         if left is None or next(left, True):
             values[i] = None
@@ -857,11 +855,7 @@ class OffloadedRun(BaseRun):
             reference = self.futures.pop(i, None)
             future = reference() if reference is not None else None
             if future is not None:
-                error = self.failed.get(i)
-                if error is not None:
-                    future.set_error(error)
-                else:
-                    future.set_value(value)
+                future.set_outcome(value, self.failed.get(i))
         elif self.values:
             self.values[i] = value
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from lazyflow.schedulers.core.base import Observer
 from lazyflow.store.memory.shared import Segment
 
 # -- tasks and answers ----------------------------------------------------------------------
@@ -39,9 +40,15 @@ BatchMessage: TypeAlias = tuple[
 #: processes on one machine agree.
 TaskSpan: TypeAlias = tuple[int, float, float, float | None]
 
-#: The id of a task and the seconds for which Numba compiled in it; or its id, a `Stack` at which
-#: it was, the number of looks that found it there, and the seconds that they stand for.
-TaskNote: TypeAlias = tuple[int, float] | tuple[int, Any, int, float]
+#: What a note of a worker tells observers of, by its number there.
+COMPILED, SAMPLED, SPILLED, RESTORED = range(4)
+NOTED: tuple[Any, ...] = (
+    Observer.task_compiled, Observer.task_sampled, Observer.values_spilled,
+    Observer.values_restored,
+)
+
+#: One of these numbers, the id of a task, and what the event has after the number of the task.
+TaskNote: TypeAlias = tuple[Any, ...]
 
 #: What a worker has done of a batch.
 Answer: TypeAlias = tuple[
@@ -55,7 +62,7 @@ Answer: TypeAlias = tuple[
     list[TaskNote],  # of tasks that ran or run, likewise
     list[Segment],  # segments of other processes that the worker does not map any more
     list[int],  # the numbers of the arenas whose descriptors come along
-    tuple[int, int, int],  # bytes of memory, see `WorkerProcess.unmapped`
+    tuple[int, ...],  # bytes of memory, see `WorkerProcess.unmapped`
 ]
 
 #: Kinds of results, and what follows in their tuple.

@@ -33,7 +33,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
     Node,
 )
 from lazyflow.schedulers.processes.parent.values import Function, Owner, PoolValue
-from lazyflow.schedulers.processes.protocol import TaskNote, TaskSpan
+from lazyflow.schedulers.processes.protocol import NOTED, TaskNote, TaskSpan
 from lazyflow.schedulers.remote.calls import (
     BLOB,
     Record,
@@ -338,13 +338,12 @@ def report_moved(
 
 def report_notes(member: Any, notes: list[TaskNote]) -> None:
     """Tell observers what a worker, `member`, has noted of tasks that it has not answered yet."""
-    for i, *note in notes:
+    for event, i, *note in notes:
         node = member.nodes.get(i)
         run = None if node is None else node.job.run
         if node is None or run is None or node.job.over or is_leaf(node.task):
             continue
-        event: Any = Observer.task_compiled if len(note) == 1 else Observer.task_sampled
-        run.observers.tell(event, run, node.i, *note)
+        run.observers.tell(NOTED[event], run, node.i, *note)
 
 
 # -- jobs of plans ------------------------------------------------------------------------

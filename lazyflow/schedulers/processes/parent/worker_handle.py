@@ -396,7 +396,7 @@ class WorkerHandle:
         self.lent: list[int] = []
         self.old_functions: list[int] = []  # their numbers go with the next message
         self.since = 0.0
-        self.stats = (0, 0, 0)
+        self.stats: tuple[int, ...] = (0, 0, 0, 0, 0)
         self.forced = False
         self.has_answered = False
         self.host: Any = None  # of an actor, whose process this is
@@ -449,7 +449,7 @@ class WorkerHandle:
     def info(self) -> dict[str, Any]:
         """Return figures of the worker."""
         node = self.running()
-        in_use, recycled, mapped = self.stats
+        in_use, recycled, mapped, held, spilled = self.stats
         return {
             "pid": self.process.pid,
             "name": self.worker.serial,
@@ -459,6 +459,8 @@ class WorkerHandle:
             "shared_bytes": in_use,
             "recycled_bytes": recycled,
             "mapped_bytes": mapped,
+            "held_bytes": held,
+            "spilled_bytes": spilled,
             "queued": sum(f.unanswered for f in tuple(self.worker.batches)),
         }
 

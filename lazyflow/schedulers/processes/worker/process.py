@@ -441,13 +441,16 @@ class WorkerProcess(ABC):
         """Give back what was not begun of batches: ids by batch, None for all of a batch."""
         return []
 
-    def unmapped(self) -> tuple[list[Segment], tuple[int, int, int]]:
+    def unmapped(self) -> tuple[list[Segment], tuple[int, ...]]:
         """Return segments of other processes that are not mapped any more, and bytes of memory.
 
-        Those are bytes of shared memory: in use and kept here, and mapped of other processes.
+        Those are bytes of shared memory: in use and kept here, and mapped of other processes; and
+        of what is kept below the memory limit, in memory and in the file.
         """
-        released = self.mappings.take_released()
-        return released, (self.arenas.in_use, self.arenas.recycled, self.mappings.in_use)
+        released, arenas = self.mappings.take_released(), self.arenas
+        return released, (
+            arenas.in_use, arenas.recycled, self.mappings.in_use, *spilling.amounts()
+        )
 
     # -- answers ----------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter, thread_time
 from typing import Any
 
-from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
+from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.plan import task_of
 from lazyflow.graph.task import HELD, Task
 from lazyflow.schedulers.core.coroutines import finished
@@ -26,11 +26,15 @@ from lazyflow.schedulers.core.sampling import RunningTask, Sampler, Stack
 from lazyflow.schedulers.core.task_resources import here, task_over
 from lazyflow.schedulers.processes import protocol
 from lazyflow.schedulers.processes.protocol import (
+    COMPILED,
     ENCODED,
     ENCODED_KEPT,
     KEPT,
     PLAIN,
     PLAIN_KEPT,
+    RESTORED,
+    SAMPLED,
+    SPILLED,
     BatchMessage,
     TaskNote,
     TaskSpan,
@@ -47,6 +51,7 @@ from lazyflow.schedulers.remote.calls import (
     failure_record,
     unreadable,
 )
+from lazyflow.store.kept_values import keep
 from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.memory.shared import Mappings
 from lazyflow.store.pickling.pickler import loads_owned
@@ -54,7 +59,7 @@ from lazyflow.store.pickling.serialize import Encoded, decode
 from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.protected import protected
 from lazyflow.store.sizes import size_of
-from lazyflow.store.spilling import KeptArray, keep, limit_here, opened
+from lazyflow.store.spilling import KeptArray, limit_here, opened
 from lazyflow.store.values import IteratorItems, consumer_copy, references
 
 # -- values that a worker keeps for tasks, and stand-ins for those that are not there -----
@@ -166,13 +171,14 @@ class RunningBatch:
         self.todo = deque(records)
         #: Takes the next task; raises IndexError when there is none.
         self.take = self.todo.popleft if timed is None else self._take_timed
+        self._is_watched = timed is not None
         self._spans: deque[TaskSpan] = deque()
         self._running: tuple[int, float, float] | None = None  # id, start, CPU time at the start
         self.done: deque[tuple[Any, ...]] = deque()
         self.failed: deque[tuple[Any, ...]] = deque()
         self.deferred: deque[int] = deque()  # ids of tasks that need what another run will make
         self._notes: dict[tuple[int, Stack], tuple[int, float]] = {}
-        self._compiled: deque[tuple[int, float]] = deque()
+        self._noted: deque[TaskNote] = deque()
         self.answered_at = perf_counter()  # or begun, before the first answer
         self.times: dict[int, list[float]] = {}
 
@@ -214,7 +220,12 @@ class RunningBatch:
     def compiled(self, seconds: float) -> None:
         """Note that the task that runs now has compiled."""
         if self._running is not None:
-            self._compiled.append((self._running[0], seconds))
+            self._noted.append((COMPILED, self._running[0], seconds))
+
+    def notes(self, event: int, i: int) -> Callable[..., None] | None:
+        """Return what notes an event of task `i` with its details; None: nobody asks for it."""
+        noted = self._noted
+        return (lambda *what: noted.append((event, i, *what))) if self._is_watched else None
 
     def take_back(self) -> list[int]:
         """Take out the tasks that were not begun, the last first; return their ids."""
@@ -240,11 +251,11 @@ class RunningBatch:
 
     def _take_notes(self) -> list[TaskNote]:
         notes: list[TaskNote] = []
-        while self._compiled:
-            notes.append(self._compiled.popleft())
+        while self._noted:
+            notes.append(self._noted.popleft())
         if self._notes:
             taken, self._notes = self._notes, {}
-            notes += [(*at, *seen) for at, seen in tuple(taken.items())]
+            notes += [(SAMPLED, *at, *seen) for at, seen in tuple(taken.items())]
         return notes
 
     def _take_spans(self) -> list[TaskSpan]:
@@ -527,6 +538,7 @@ class TaskWorker(WorkerProcess):
         store = self.store
         raw: list[Any] = []
         copied: list[bool] = []
+        restored = 0  # bytes, from a file
         for k in inputs or ():
             value = store.values[k]
             if value.__class__ is UnopenedValue:
@@ -541,8 +553,12 @@ class TaskWorker(WorkerProcess):
                 if flags & KEEP:
                     store.put_unusual(i, FAILED)
                 return NO_RESULT
+            if kinds[type(value)] == kinds[KeptArray]:
+                restored += value.in_file()
             raw.append(opened(value))
             copied.append(kinds[type(value)] in COPIED)
+        if restored and (note := batch.notes(RESTORED, i)):
+            note(restored)
         call = None
         try:
             function = self.functions[f]
@@ -571,14 +587,19 @@ class TaskWorker(WorkerProcess):
     def _keep(self, record: calls.Record, batch: RunningBatch, value: Any) -> None:
         """Take a result that is more than a number or a text."""
         try:
-            result = self._stored(record[0], record[5], value)
+            result = self._stored(record[0], record[5], value, batch.notes(SPILLED, record[0]))
         except BaseException as error:  # the rest of a generator's body ran just now
             self._fail(record, batch, error, None)
         else:
             batch.done.append(result)
 
-    def _stored(self, i: int, flags: int, value: Any) -> tuple[Any, ...]:
-        """Store a result if it is to be kept; return what the answer has of it."""
+    def _stored(
+        self, i: int, flags: int, value: Any, tell: Callable[..., None] | None
+    ) -> tuple[Any, ...]:
+        """Store a result if it is to be kept; return what the answer has of it.
+
+        `tell` hears of what is written to a file for it.
+        """
         value = finished(value)
         if kinds[type(value)] in (LAZY, COLLECTION):
             value = _value_if_held(task_of(value))
@@ -592,8 +613,9 @@ class TaskWorker(WorkerProcess):
             value = IteratorItems(value)
         if flags & KEEP:
             value = protected(value, sys.getrefcount(value) <= _FRESH)
-            limit = limit_here() if kind == ARRAY else None
-            self.store.values[i] = kept = value if limit is None else keep(value, limit)
+            limit = limit_here()
+            kept = value if limit is None else keep(value, limit, tell=tell)
+            self.store.values[i] = kept
             if kinds[type(kept)] in _UNUSUAL:
                 self.store.unusual.add(i)
         return entry(self, i, value, flags) if flags & (WANT | SMALL) else (i,)

@@ -1,0 +1,204 @@
+"""How much memory the blocks of some arrays take, before anything runs.
+
+Two numbers come of the sizes of blocks, as far as chunks and dtypes are known. The need of a task
+is what it reads and returns, all of which has to be there at once: no order of tasks and no file
+helps, and beyond `memory_limit` the run is refused. The peak is what is alive at most when so many
+workers run the tasks in the plan's order, each as long as any other: an estimate.
+
+Not counted is what functions use inside of a task, what was in memory before, and what blocks of
+unknown length or of other kinds than NumPy's take.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from math import prod
+
+from lazyflow.array.nodes.contraction import Contraction
+from lazyflow.array.nodes.elementwise import Fused
+from lazyflow.array.nodes.expr import Expr, LazyDtype
+from lazyflow.array.nodes.lowering import Lowering
+from lazyflow.array.nodes.rechunking import Rechunk
+from lazyflow.array.nodes.scan import Scan
+from lazyflow.array.nodes.sources import Const, InMemory
+from lazyflow.array.nodes.views import View
+from lazyflow.errors import LazyflowWarning, StoreFull
+from lazyflow.graph.items import Item
+from lazyflow.graph.plan import Plan, choose_order, make_plan
+from lazyflow.graph.task import HELD, VALUE, Task, place_text, users_depth
+from lazyflow.store.sizes import format_bytes
+
+#: Nodes whose blocks are views of others, or values that the caller has.
+_NO_MEMORY = (Const, InMemory, View)
+
+
+def _block_bytes(node: Expr, index: tuple[int, ...]) -> int | None:
+    """Return the bytes of a block, 0 of a view; None where a length or the dtype is not known."""
+    if isinstance(node, _NO_MEMORY):
+        return 0
+    if None in node.shape or node.known_dtype is None:
+        return None
+    counts = [sizes[i] for sizes, i in zip(node.chunks, index, strict=True)]
+    return prod(counts) * node.known_dtype.itemsize
+
+
+class BlockSizes:
+    """The bytes of what tasks return.
+
+    Attributes
+    ----------
+    known
+        By the ids of tasks that make blocks.
+    sure
+        Of these, which surely are dense arrays in memory of their own: others may be views, or
+        repeat an element.
+    nodes
+        The nodes of these blocks, and the tasks.
+    is_whole
+        Whether all lengths and dtypes are known.
+    """
+
+    def __init__(self, low: Lowering) -> None:
+        self.known: dict[int, int] = {}
+        self.sure: dict[int, int] = {}
+        self.nodes: list[tuple[Expr, Task]] = []
+        self.is_whole = True
+        for (node, index), task in low.made():
+            size = _block_bytes(node, index)
+            self.is_whole = self.is_whole and size is not None
+            self.nodes.append((node, task))
+            known = self.known[id(task)] = max(size or 0, self.known.get(id(task), 0))
+            if size and _is_sure(node, task):
+                self.sure[id(task)] = known
+
+    def needs(self, sizes: dict[int, int]) -> list[int]:
+        """Return what each task needs of memory to run, by some of the sizes."""
+        return [
+            sum({id(x): sizes.get(id(x), 0) for x in (task, *task._inputs)}.values())
+            for _, task in self.nodes
+        ]
+
+    def of(self, tasks: Sequence[Task]) -> list[int]:
+        """Return the bytes of what these tasks return: each after those that it reads.
+
+        A task between blocks returns as much as its user, a partial sum, or a piece of that; what
+        pieces are taken from has all of them.
+        """
+        found = dict(self.known)
+        wholes: Counter[int] = Counter()
+        for task in reversed(tasks):
+            size = found.setdefault(id(task), wholes[id(task)])
+            if type(task._func) is Item:
+                wholes[id(task._inputs[0])] += size
+                continue
+            pieces = sum(type(x._func) is Item for x in task._inputs)
+            for x in task._inputs if size else ():
+                if id(x) not in wholes:
+                    found.setdefault(id(x), size // max(pieces, 1))
+        return [0 if t._func in (HELD, VALUE) else found[id(t)] for t in tasks]
+
+
+def _is_sure(node: Expr, task: Task) -> bool:
+    if type(node.dtype_or_lazy) is LazyDtype:
+        return False
+    joins = isinstance(node, Rechunk) and len(task._inputs) > 1
+    return joins or isinstance(node, Fused | Contraction | Scan)
+
+
+def check_fits(low: Lowering, limit: int, given: Iterable[Task]) -> int:
+    """Return the bytes that the task needs which needs most; refuse it beyond the memory limit.
+
+    If it is not sure that the task can't run, warn.
+
+    given
+        Tasks whose results `compute` gives to the caller, whose memory has no limit.
+
+    Raises
+    ------
+    StoreFull
+        What one task reads and returns is more.
+    """
+    sizes = BlockSizes(low)
+    for task in given:
+        sizes.sure[id(task)] = sizes.known[id(task)] = 0
+    needs, least = sizes.needs(sizes.known), max(sizes.needs(sizes.sure), default=0)
+    need = max(needs, default=0)
+    if need <= limit:
+        return need
+    if least > limit:
+        needs, need = sizes.needs(sizes.sure), least
+    node, task = sizes.nodes[needs.index(need)]
+    text = (
+        f"a task of {node.name}, made at {place_text(task)}, needs {format_bytes(need)} for "
+        f"what it reads and returns, and memory_limit is {format_bytes(limit)}: what a task "
+        "reads can't be spilled. "
+    )
+    advice = (
+        "Make the chunks smaller, as by x.rechunk('auto'), or raise memory_limit, as by "
+        f"lazyflow.config.set(memory_limit={_rounded_up(need)})"
+    )
+    if least > limit:
+        raise StoreFull(f"{text}Nothing was run. {advice}")
+    warnings.warn(text + advice, LazyflowWarning, stacklevel=users_depth())
+    return need
+
+
+def _rounded_up(size: int) -> str:
+    """Return what to type for a limit that the need of a task is below.
+
+    >>> _rounded_up(33_554_432), _rounded_up(5_100_000_000)
+    ("'34 MB'", "'5.1 GB'")
+    """
+    unit, name = next(((u, n) for u, n in ((10**9, "GB"), (10**6, "MB")) if size >= u), (1, "B"))
+    steps = -(-size * 10 // unit)
+    return f"'{-(-steps // 10) if steps >= 100 else steps / 10:g} {name}'"
+
+
+def projected_peak(sizes: BlockSizes, wanted: Sequence[Task], workers: int) -> tuple[int, int]:
+    """Return the most bytes that are alive at once, and how many of them are the results."""
+    plan = choose_order(make_plan(wanted, optimize=False))
+    each = sizes.of(plan.tasks)
+    return _peak(plan, each, workers), sum(each[i] for i in set(plan.outputs))
+
+
+def _peak(plan: Plan, sizes: list[int], workers: int) -> int:
+    """Return the most bytes alive when workers take tasks at the same times."""
+    needs, left = plan.needs.copy(), [len(plan.uses(i)) for i in range(len(plan))]
+    needs[plan.end] = -1  # it is no task: what it uses stays
+    is_piece, end = [type(task._func) is Item for task in plan.tasks], plan.end
+    ready: list[tuple[int, int]] = []
+    newest = count(0, -1)
+
+    def arrive(i: int) -> Iterator[int]:
+        for user in plan.uses(i):
+            needs[user] -= 1
+            if not needs[user]:
+                yield user
+
+    def offer(numbers: Sequence[int]) -> None:
+        for i in reversed(numbers):
+            heappush(ready, (i if plan.by_number else next(newest), i))
+
+    def released(i: int) -> int:
+        """Return the bytes that are free once nothing needs a result: of pieces all have some."""
+        if is_piece[i]:
+            return 0 if left[plan.inputs[i][0]] else sizes[i]  # type: ignore[index]
+        return sizes[i] - sum(sizes[k] for k in plan.uses(i) if k < end and is_piece[k] and left[k])
+
+    offer(sorted([*plan.ready, *(user for leaf in plan.leaves for user in arrive(leaf))]))
+    alive = most = 0
+    while ready:
+        running = [heappop(ready)[1] for _ in range(min(workers, len(ready)))]
+        alive += sum(sizes[i] for i in running if not is_piece[i])
+        most = max(most, alive)
+        for i in running:
+            for j in plan.inputs[i] or ():
+                left[j] -= 1
+                alive -= 0 if left[j] else released(j)
+        for i in reversed(running):
+            offer(list(arrive(i)))
+    return most
