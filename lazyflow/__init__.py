@@ -49,6 +49,8 @@ from lazyflow.graph.options import annotate
 from lazyflow.schedulers.registry import info, shutdown
 
 if TYPE_CHECKING:
+    from lazyflow.api.actor_pool import ActorPool
+    from lazyflow.api.actors import actor, get_actor
     from lazyflow.api.decorator import tree_reduce
     from lazyflow.api.executors import Executor
     from lazyflow.api.futures import Future, put, submit
@@ -59,6 +61,9 @@ if TYPE_CHECKING:
     from lazyflow.api.worker_states import worker_state
     from lazyflow.diagnostics.dashboard.live import dashboard
     from lazyflow.diagnostics.profiling.recorder import profile
+    from lazyflow.diagnostics.progress import ProgressBar
+    from lazyflow.diagnostics.visualize import visualize
+    from lazyflow.graph.tokens.tokenize import tokenize
 
 __version__ = "0.1.0"
 

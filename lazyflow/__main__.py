@@ -1,4 +1,4 @@
-"""``python -m lazyflow``: the demo, and work to look at on the dashboard."""
+"""``python -m lazyflow``: the demo, the dashboard at work, and facts for bug reports."""
 
 import sys
 
@@ -7,6 +7,7 @@ USAGE = """usage: python -m lazyflow COMMAND [options]
 commands:
   demo              train two classifiers on real data, as graphs, and check them
   dashboard --demo  run graphs, and serve the live page that shows them
+  info              print versions, cores, limits and settings, for bug reports
 
 --help after a command lists its options."""
 
@@ -21,6 +22,15 @@ def main(argv: list[str]) -> int:
         from lazyflow.diagnostics.dashboard.live import main as busy
 
         return busy(argv[1:])
+    if argv == ["info"]:
+        from lazyflow.diagnostics.environment import environment
+
+        print(environment())
+        return 0
+    if argv[:1] == ["info"]:
+        is_question = argv[1:] in (["-h"], ["--help"])
+        print("usage: python -m lazyflow info", file=sys.stdout if is_question else sys.stderr)
+        return 0 if is_question else 2
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
         return 0

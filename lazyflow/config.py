@@ -323,6 +323,16 @@ def values() -> dict[str, Any]:
     return found | dict(_context.get())
 
 
+def default(name: str) -> Any:
+    """Return the value of a key where none was set.
+
+    >>> default("max_runs_ahead")
+    16
+    """
+    _check_name(name)
+    return _KEYS[name].default
+
+
 def adopt(found: Mapping[str, Any]) -> None:
     """Set keys in this context for good: a caller's, as `values` has returned them there."""
     _context.set({**_context.get(), **found})

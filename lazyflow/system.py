@@ -34,6 +34,14 @@ from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
+# Tasks, plans and futures are changed by single steps of C, which only the GIL makes whole.
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        f"lazyflow needs the GIL, and this Python {sys.version.split()[0]} runs without it: "
+        "results of tasks could be lost. Start it with PYTHON_GIL=1 in the environment or as "
+        "python -X gil=1, or use the build with the GIL, which NumPy releases as ever"
+    )
+
 # -- processes, forks, cores -------------------------------------------------------------------
 
 #: `os.register_at_fork`; it does nothing where processes can't be forked.
@@ -67,6 +75,20 @@ def core_count() -> int:
     else:
         cores = os.cpu_count() or 1
     return max(1, min(cores, _group_cores()))
+
+
+def resource_limits() -> Iterator[tuple[str, str]]:
+    """Yield the names and texts of the limits that the system sets for this process."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    for name in ("NOFILE", "NPROC", "AS", "MEMLOCK", "STACK", "CORE"):
+        kind = getattr(resource, f"RLIMIT_{name}", None)
+        if kind is not None:
+            soft, hard = ("none" if n == resource.RLIM_INFINITY else str(n)
+                          for n in resource.getrlimit(kind))
+            yield f"RLIMIT_{name}", soft if soft == hard else f"{soft}, which may be set to {hard}"
 
 
 # -- descriptors -------------------------------------------------------------------------------
@@ -260,6 +282,21 @@ def _group_cores() -> int:
     return min(limits, default=sys.maxsize)
 
 
+def group_limits() -> Iterator[tuple[str, str]]:
+    """Yield the files of control groups that limit cores or memory, with what they say."""
+    quotas = [f"{folder}/cpu.max" for folder in _group_folders("cpu")]
+    memory = [limit for limit, _, _ in _memory_groups() if _bytes_in(limit) is not None]
+    for path in (*quotas, *memory):
+        if text := "".join(_lines(path)).strip():
+            yield path, text
+
+
+def _bytes_in(path: str) -> int | None:
+    """Return the number in a file of a memory group, None where it says that there is no limit."""
+    text = "".join(_lines(path)).strip()  # "max", or without a unified hierarchy a huge number
+    return int(text) if text.isdecimal() and int(text) < 1 << 62 else None
+
+
 @cache
 def _memory_groups() -> list[tuple[str, str, str]]:
     """Return the files of each group that limits memory: its limit, its usage, its statistics."""
@@ -277,20 +314,19 @@ def group_memory() -> int | None:
     """
     left = []
     for limit, usage, statistics in _memory_groups():
-        most, used = "".join(_lines(limit)).strip(), "".join(_lines(usage)).strip()
-        if most.isdecimal() and used.isdecimal():  # else it is "max"
+        most, used = _bytes_in(limit), _bytes_in(usage)
+        if most is not None and used is not None:
             stat = dict(ln.split() for ln in _lines(statistics) if ln.count(" ") == 1)
             # Pages of files that the kernel drops when memory is asked for.
             cached = int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
-            left.append(max(0, int(most) - int(used) + cached))
+            left.append(max(0, most - used + cached))
     return min(left, default=None)
 
 
 def granted_memory() -> int | None:
     """Return the bytes that the machine has, or the control groups grant, None where not known."""
-    limits = ["".join(_lines(limit)).strip() for limit, _, _ in _memory_groups()]
-    most = [int(text) for text in limits if text.isdecimal()]
-    return min((n for n in (total_memory(), *most) if n is not None), default=None)
+    limits = [_bytes_in(limit) for limit, _, _ in _memory_groups()]
+    return min((n for n in (total_memory(), *limits) if n is not None), default=None)
 
 
 def is_in_memory(folder: str) -> bool:

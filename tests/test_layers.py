@@ -1,4 +1,4 @@
-"""Imports go down only, also inside functions; and `import lazyflow` stays light."""
+"""Imports go down only, also inside functions; and a first sum imports little."""
 
 import ast
 import pathlib
@@ -274,19 +274,6 @@ def test_no_module_of_arrays_shares_its_name_with_a_function():
         assert name not in dispatch.functions
 
 
-def test_import_of_arrays_is_light():
-    code = (
-        "import sys, lazyflow.array; heavy = ['numba', 'llvmlite', 'scipy', 'concurrent.futures', "
-        "'multiprocessing', 'asyncio', 'hashlib', 'tempfile', 'subprocess', 'logging', "
-        "'lazyflow.array.kernels.run', 'lazyflow.array.functions.creation', "
-        "'lazyflow.array.random', "
-        "'lazyflow.diagnostics', 'zarr', 'h5py', 'dask', 'pandas']; "
-        "print([m for m in heavy if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
-
-
 def test_a_first_sum_imports_little():
     code = (
         "import sys, lazyflow.array as la; la.asarray([1.0, 2.0]).sum().compute(); "
@@ -301,16 +288,6 @@ def test_no_module_shares_its_name_with_a_public_name():
     tops = {m.split(".")[1] for m in MODULES if m.count(".") == 1}
     public = set(lazyflow.__all__) - {"config"}
     assert tops & public == set()
-
-
-def test_import_is_light():
-    code = (
-        "import sys, lazyflow; heavy = ['numpy', 'scipy', 'numba', 'pandas', 'sklearn', 'dask', "
-        "'distributed', 'ray', 'joblib', 'tqdm', 'rich', 'cloudpickle', 'asyncio', 'inspect']; "
-        "print([m for m in heavy if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
 
 
 def test_every_public_name_is_there_and_documented():

@@ -75,7 +75,7 @@ class ActorPool:
         """
         self._pending.make_room(self._dispatcher)
         inner = TaskFuture(f"ActorPool.submit({function_name(fn)})", self._dispatcher.scheduler)
-        future = Future(inner)
+        future: Future[Any] = Future(inner)
         self._pending.add(inner)
         self._dispatcher.take(fn, value, inner)
         return future

@@ -11,10 +11,11 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, overload
 
 from lazyflow import config
 from lazyflow.api.evaluate import (
@@ -312,7 +313,8 @@ class ActorCore:
         method = self.described.method(name)
         self.pending.make_room(self.host)
         call = self.call_of(method, args, kwargs, 4)
-        future = Future(call.future, new_leaf(Delayed, HELD, call.future, made_at=call.task))
+        leaf = new_leaf(Delayed, HELD, call.future, made_at=call.task)
+        future: Future[Any] = Future(call.future, leaf)
         self._queue(call)
         return future
 
@@ -560,7 +562,7 @@ class BoundMethod:
         self._core = core
         self._name = name
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Future:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Have the method called; return the future of its result."""
         return self._core.call(self._name, args, kwargs)
 
@@ -681,6 +683,10 @@ def _same(one: type, other: type) -> bool:
     return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
 
 
+@overload
+def actor(cls: None = None, /, **options: Any) -> Callable[[type], ActorClass]: ...
+@overload
+def actor(cls: type | ActorClass, /, **options: Any) -> ActorClass: ...
 def actor(cls: Any = None, /, **options: Any) -> Any:
     """Make the objects of a class actors, which run on their own and whose calls return futures.
 

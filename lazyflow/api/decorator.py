@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from lazyflow.api.collection import Collection
 from lazyflow.api.evaluate import OF_ENGINES
 from lazyflow.api.graph_pickle import pickled_as
 from lazyflow.api.lazy import Delayed
@@ -20,6 +21,36 @@ from lazyflow.graph.task import VALUE, Task, function_name
 from lazyflow.interop.names import words_for_keyword
 from lazyflow.schedulers.core.coroutines import Awaited
 from lazyflow.schedulers.core.errors.words import check_hidden, summary
+
+P = ParamSpec("P")
+P2 = ParamSpec("P2")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from typing import Protocol, TypedDict, Unpack
+
+    class _DelayedOptions(TypedDict, total=False):
+        name: str | None
+        pure: bool
+        nout: int | None
+        traverse: bool
+        mutates: bool
+        retries: int
+        crash_retries: int | None
+        priority: int
+        resources: Mapping[str, float] | None
+        workers: str | int | Iterable[str | int] | None
+        hide: bool | str | Iterable[str]
+        num_returns: int | None
+
+    class _Decorator(Protocol):
+        @overload
+        def __call__(self, func: classmethod[T, P, R], /) -> Any: ...
+        @overload
+        def __call__(self, func: Callable[P, R], /) -> DelayedFunction[P, R]: ...
+
 
 #: Attributes of functions that `inspect` reads.
 _OF_THE_FUNCTION = frozenset(
@@ -41,7 +72,7 @@ class _Unfinished(Task):
     _traverse: bool
 
 
-class DelayedFunction(Delayed, _Unfinished):
+class DelayedFunction(Delayed[Callable[P, R_co]], _Unfinished, Generic[P, R_co]):
     """A callable made lazy by `delayed`. Calling it makes a task.
 
     As an argument of another call it is the function itself. It keeps the name, the docstring and
@@ -50,7 +81,26 @@ class DelayedFunction(Delayed, _Unfinished):
 
     __slots__ = ()
 
-    def __call__(self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any) -> Delayed:
+    # Type checkers show the parameters of the function; any argument may be lazy instead, at any
+    # depth, which they can't say of parameters, so the second of a pair takes everything.
+    @overload
+    def __call__(
+        self: DelayedFunction[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Delayed[T]: ...
+    @overload
+    def __call__(
+        self: DelayedFunction[P, Coroutine[Any, Any, T]], /, *args: Any,
+        dask_key_name: str | None = None, **kwargs: Any,
+    ) -> Delayed[T]: ...
+    @overload
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Delayed[R_co]: ...
+    @overload
+    def __call__(
+        self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any
+    ) -> Delayed[R_co]: ...
+    def __call__(  # type: ignore[misc]  # a parameter called dask_key_name is not the function's
+        self, /, *args: Any, dask_key_name: str | None = None, **kwargs: Any
+    ) -> Any:
         """Return the task of one call; keyword ``dask_key_name`` names it."""
         options = self._called_options
         if kwargs or dask_key_name is not None or annotation.get() is not None or options.mutates:
@@ -82,7 +132,7 @@ class DelayedFunction(Delayed, _Unfinished):
         task._height = height
         task._key = None
         task.__class__ = Delayed
-        return task  # type: ignore[return-value]
+        return task
 
     def _call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> Delayed:
         options = self._called_options
@@ -95,6 +145,12 @@ class DelayedFunction(Delayed, _Unfinished):
             key=key, traverse=self._traverse, depth=3,
         )
 
+    @overload
+    def __get__(self, obj: None, owner: type | None = None) -> DelayedFunction[P, R_co]: ...
+    @overload
+    def __get__(
+        self: DelayedFunction[Concatenate[Any, P2], R_co], obj: object, owner: type | None = None
+    ) -> DelayedFunction[P2, R_co]: ...
     def __get__(self, obj: Any, owner: type | None = None) -> Any:
         """Bind to an object as the callable itself would: functions do, builtins do not."""
         func = self._args[0]
@@ -109,13 +165,13 @@ class DelayedFunction(Delayed, _Unfinished):
             return getattr(self._args[0], name)
         return super().__getattr__(name)
 
-    def _with_retries(self, retries: int) -> DelayedFunction:
+    def _with_retries(self, retries: int) -> DelayedFunction[P, R_co]:
         options = self._called_options.replace(retries=retries)
         return _make_function(self._args[0], options, self._traverse)
 
     @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        func: Callable[..., Any] = self._args[0]
+    def __wrapped__(self) -> Callable[P, R_co]:
+        func: Callable[P, R_co] = self._args[0]
         return func
 
     @property
@@ -193,6 +249,30 @@ class _NoArgument:
 _NO_ARGUMENT: Any = _NoArgument()
 
 
+@overload
+def delayed(**options: Unpack[_DelayedOptions]) -> _Decorator: ...
+@overload
+def delayed(
+    obj: DelayedFunction[P, R], **options: Unpack[_DelayedOptions]
+) -> DelayedFunction[P, R]: ...
+@overload
+def delayed(  # type: ignore[overload-overlap]  # a lazy value can be called, too
+    obj: Delayed[T], **options: Unpack[_DelayedOptions]
+) -> Delayed[T]: ...
+@overload
+def delayed(obj: Collection, **options: Unpack[_DelayedOptions]) -> Delayed[Any]: ...
+@overload
+def delayed(obj: classmethod[T, P, R], **options: Unpack[_DelayedOptions]) -> Any: ...
+@overload
+def delayed(obj: type[T], **options: Unpack[_DelayedOptions]) -> DelayedFunction[..., T]: ...
+@overload
+def delayed(
+    obj: Callable[P, R], **options: Unpack[_DelayedOptions]
+) -> DelayedFunction[P, R]: ...
+@overload
+def delayed(obj: list[Delayed[T]], **options: Unpack[_DelayedOptions]) -> Delayed[list[T]]: ...
+@overload
+def delayed(obj: T, **options: Unpack[_DelayedOptions]) -> Delayed[T]: ...
 def delayed(
     obj: Any = _NO_ARGUMENT,
     *,

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from lazyflow import config
 from lazyflow.errors import Cancelled, LazyflowWarning
@@ -37,8 +37,30 @@ from lazyflow.store.ownership import ResultHandover, forms
 from lazyflow.store.spilling import in_memory, limit_here, tasks_at_once
 from lazyflow.store.values import IteratorItems
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+    from typing import TypedDict, Unpack
+
+    Value = TypeVar("Value", covariant=True)
+
+    class HasValue(Protocol[Value]):
+        def compute(self, **options: Any) -> Value: ...
+
+    class _PersistOptions(TypedDict, total=False):
+        scheduler: SchedulerLike | None
+        num_workers: int | None
+        traverse: bool
+        optimize_graph: bool
+        memory_limit: int | str | None
+
+    class _ComputeOptions(_PersistOptions, total=False):
+        timeout: float | None
+        on_error: str
 
 # -- the lazy values inside the arguments of one compute, and how their values replace them
 
@@ -592,6 +614,25 @@ def evaluate(args: tuple[Any, ...], options: RunOptions) -> Outcome:
         del outcome  # the error, or a collected one among the values
 
 
+@overload
+def compute(a: HasValue[A], /, **options: Unpack[_ComputeOptions]) -> tuple[A]: ...
+@overload
+def compute(
+    a: HasValue[A], b: HasValue[B], /, **options: Unpack[_ComputeOptions]
+) -> tuple[A, B]: ...
+@overload
+def compute(
+    a: HasValue[A], b: HasValue[B], c: HasValue[C], /, **options: Unpack[_ComputeOptions]
+) -> tuple[A, B, C]: ...
+@overload
+def compute(
+    a: HasValue[A], b: HasValue[B], c: HasValue[C], d: HasValue[D], /,
+    **options: Unpack[_ComputeOptions],
+) -> tuple[A, B, C, D]: ...
+@overload
+def compute(a: list[HasValue[A]], /, **options: Unpack[_ComputeOptions]) -> tuple[list[A]]: ...
+@overload
+def compute(*args: Any, **options: Unpack[_ComputeOptions]) -> tuple[Any, ...]: ...
 def compute(
     *args: Any,
     scheduler: SchedulerLike | None = None,
@@ -670,6 +711,14 @@ def compute(
         del values  # a collected error among them
 
 
+@overload
+def persist(a: A, /, **options: Unpack[_PersistOptions]) -> tuple[A]: ...
+@overload
+def persist(a: A, b: B, /, **options: Unpack[_PersistOptions]) -> tuple[A, B]: ...
+@overload
+def persist(a: A, b: B, c: C, /, **options: Unpack[_PersistOptions]) -> tuple[A, B, C]: ...
+@overload
+def persist(*args: Any, **options: Unpack[_PersistOptions]) -> tuple[Any, ...]: ...
 def persist(
     *args: Any,
     scheduler: SchedulerLike | None = None,

@@ -13,9 +13,9 @@ import concurrent.futures
 import copy as copying
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from lazyflow.api.collection import Collection
 from lazyflow.api.decorator import (
@@ -52,8 +52,9 @@ from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.store.ownership import ResultHandover
 from lazyflow.system import at_fork
 
+T = TypeVar("T")
 
-class Future(concurrent.futures.Future[Any], Collection):
+class Future(concurrent.futures.Future[T], Collection):
     """A value that exists or will exist; returned by `submit`, `map`, `put` and actors' methods.
 
     Use it as an argument of delayed functions and of `submit`, in `compute`, `persist`, `wait`
@@ -96,7 +97,7 @@ class Future(concurrent.futures.Future[Any], Collection):
 
     # -- the outcome ------------------------------------------------------------------------
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> T:
         """Wait for the value and return it; it belongs to the caller, who may change it.
 
         Raises
@@ -127,7 +128,8 @@ class Future(concurrent.futures.Future[Any], Collection):
                 raise error
             finally:
                 del error, outcome, self
-        return ResultHandover([] if self._inner.is_elsewhere() else [value])(value)
+        own: T = ResultHandover([] if self._inner.is_elsewhere() else [value])(value)
+        return own
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the end of the task and return its error; None when it has a value.
@@ -272,10 +274,10 @@ class Future(concurrent.futures.Future[Any], Collection):
                 return
         _call_later(fn, self)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T]:
         return self._awaited().__await__()
 
-    async def _awaited(self) -> Any:
+    async def _awaited(self) -> T:
         import asyncio
 
         await woken_by(self._inner)
@@ -302,7 +304,7 @@ class Future(concurrent.futures.Future[Any], Collection):
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
         return values[0]
 
-    def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Future:
+    def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Future[T]:
         return self  # its task holds the value already
 
     # -- text and copies --------------------------------------------------------------------
@@ -310,10 +312,10 @@ class Future(concurrent.futures.Future[Any], Collection):
     def __repr__(self) -> str:
         return f"<Future {self._inner.name}: {self._inner.state}>"
 
-    def __copy__(self) -> Future:
+    def __copy__(self) -> Future[T]:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Future:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Future[T]:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -375,12 +377,22 @@ def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
         if not inner.done():
             unfinished.add(inner)  # a run holds its futures weakly
             inner.add_callback(unfinished.discard)
-        future = Future(inner, new_leaf(Delayed, HELD, inner, made_at=task))
+        future: Future[Any] = Future(inner, new_leaf(Delayed, HELD, inner, made_at=task))
         remember(inner, task, future)
         futures.append(future)
     return futures
 
 
+@overload
+def submit(func: DelayedFunction[..., T], /, *args: Any, **kwargs: Any) -> Future[T]: ...
+@overload
+def submit(func: Delayed[T], /) -> Future[T]: ...
+@overload
+def submit(
+    func: Callable[..., Coroutine[Any, Any, T]], /, *args: Any, **kwargs: Any
+) -> Future[T]: ...
+@overload
+def submit(func: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]: ...
 def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Start a call in the background and return the future of its result.
 
@@ -444,7 +456,7 @@ def _call_of(lazy: DelayedFunction, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def map(
-    func: Callable[..., Any],
+    func: Callable[..., T],
     /,
     *iterables: Iterable[Any],
     batch: int | str = "auto",
@@ -452,7 +464,7 @@ def map(
     num_workers: int | None = None,
     retries: int | None = None,
     **unknown: Any,
-) -> list[Future]:
+) -> list[Future[T]]:
     """Call a function for every item, in the background, and return the futures of the results.
 
     Parameters
@@ -515,7 +527,13 @@ def _call_each(func: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[A
 _SINGLE = frozenset({ATOM, ARRAY, FRAME, ITERATOR, LAZY, COLLECTION})
 
 
-def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -> Future:
+@overload
+def put(
+    value: Future[T], copy: bool = True, scheduler: SchedulerLike | None = None
+) -> Future[T]: ...
+@overload
+def put(value: T, copy: bool = True, scheduler: SchedulerLike | None = None) -> Future[T]: ...
+def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -> Any:
     """Send a value to the workers once, and return a future that stands for it in any call.
 
     Without this, every compute sends a large argument again. On processes, `put` values lie in

@@ -10,7 +10,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from lazyflow.api import evaluate, graph_pickle, waiting
 from lazyflow.api.evaluate import RunOptions
@@ -21,6 +21,8 @@ from lazyflow.graph.options import DEFAULT, NAMED, OPERATOR, Options, annotation
 from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, task_name
 from lazyflow.schedulers.core.errors.words import call_text, leaf_text, on_messages, on_pages
 from lazyflow.services import service
+
+T_co = TypeVar("T_co", covariant=True)
 
 # -- operations that need the value now: lazy values refuse them, and say what to type instead
 
@@ -163,11 +165,12 @@ def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
     return task  # type: ignore[return-value]
 
 
-class Delayed(NeedsValue, Task):
+class Delayed(NeedsValue, Task, Generic[T_co]):
     """The lazy result of a call.
 
     Calling a function marked with `delayed` returns one. It behaves like its future value:
     operators, attributes, method calls, ``[...]`` and NumPy's ufuncs return more lazy values.
+    In annotations write the type of the value: ``Delayed[int]``.
 
     Examples
     --------
@@ -183,7 +186,7 @@ class Delayed(NeedsValue, Task):
 
     # -- evaluation -------------------------------------------------------------------------
 
-    def compute(self, **options: Any) -> Any:
+    def compute(self, **options: Any) -> T_co:
         """Compute the value and return it; options are those of `lazyflow.compute`.
 
         Examples
@@ -201,7 +204,7 @@ class Delayed(NeedsValue, Task):
                 del error
         return values[0]
 
-    def persist(self, **options: Any) -> Delayed:
+    def persist(self, **options: Any) -> Delayed[T_co]:
         """Start computing; return a lazy value without its graph, see `lazyflow.persist`.
 
         Examples
@@ -258,7 +261,7 @@ class Delayed(NeedsValue, Task):
         """
         return plan.key_of(self)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T_co]:
         return waiting.awaited(self).__await__()
 
     # -- more tasks -------------------------------------------------------------------------
@@ -342,6 +345,33 @@ class Delayed(NeedsValue, Task):
             )
         return n
 
+    # -- operators --------------------------------------------------------------------------
+
+    __add__, __radd__ = _binary(operator.add), _reflected(operator.add)
+    __sub__, __rsub__ = _binary(operator.sub), _reflected(operator.sub)
+    __mul__, __rmul__ = _binary(operator.mul), _reflected(operator.mul)
+    __truediv__, __rtruediv__ = _binary(operator.truediv), _reflected(operator.truediv)
+    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _reflected(operator.floordiv)
+    __mod__, __rmod__ = _binary(operator.mod), _reflected(operator.mod)
+    __matmul__, __rmatmul__ = _binary(operator.matmul), _reflected(operator.matmul)
+    __lshift__, __rlshift__ = _binary(operator.lshift), _reflected(operator.lshift)
+    __rshift__, __rrshift__ = _binary(operator.rshift), _reflected(operator.rshift)
+    __and__, __rand__ = _binary(operator.and_), _reflected(operator.and_)
+    __or__, __ror__ = _binary(operator.or_), _reflected(operator.or_)
+    __xor__, __rxor__ = _binary(operator.xor), _reflected(operator.xor)
+    __rpow__ = _reflected(operator.pow)
+    __lt__, __le__ = _binary(operator.lt), _binary(operator.le)
+    __gt__, __ge__ = _binary(operator.gt), _binary(operator.ge)
+    __neg__, __pos__ = _unary(operator.neg), _unary(operator.pos)
+    __abs__, __invert__ = _unary(operator.abs), _unary(operator.invert)
+    __trunc__, __floor__, __ceil__ = _unary(math.trunc), _unary(math.floor), _unary(math.ceil)
+
+    def __eq__(self, other: Any) -> Delayed:  # type: ignore[override]
+        return _apply(operator.eq, self, other)
+
+    def __ne__(self, other: Any) -> Delayed:  # type: ignore[override]
+        return _apply(operator.ne, self, other)
+
     # -- identity, text, copies -------------------------------------------------------------
 
     __hash__ = object.__hash__
@@ -364,10 +394,10 @@ class Delayed(NeedsValue, Task):
         )
         return f"<table><caption><b>Delayed</b></caption>{body}</table>"
 
-    def __copy__(self) -> Delayed:
+    def __copy__(self) -> Delayed[T_co]:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Delayed:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Delayed[T_co]:
         return self
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -389,7 +419,7 @@ class Delayed(NeedsValue, Task):
             plan.hold_content(value, self)
         return new_leaf(Delayed, func, value, key, made_at=self)
 
-    def _with_inputs(self, inputs: tuple[Task, ...]) -> Delayed:
+    def _with_inputs(self, inputs: tuple[Task, ...]) -> Delayed[T_co]:
         """Return this call on other inputs."""
         task = object.__new__(Task)
         task._func, task._bind, task._options = self._func, self._bind, self._options
@@ -426,29 +456,3 @@ def _description(task: Task, scalars: bool) -> str:
         future = task._args[0]
         return f"{future.name}: {future.state}"
     return call_text(task, list(task._inputs), scalars)
-
-
-#: Operators by the names of their methods, without the underscores.
-_BINARY = (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "lshift", "rshift", "and", "or",
-    "xor",
-)
-_COMPARISONS = ("lt", "le", "eq", "ne", "gt", "ge")
-_UNARY = ("neg", "pos", "abs", "invert")
-_ROUNDINGS = (math.trunc, math.floor, math.ceil)
-
-
-def _add_operators() -> None:
-    for name in _BINARY + _COMPARISONS:
-        method = f"__{name}__"
-        setattr(Delayed, method, _binary(getattr(operator, method)))
-    for name in (*_BINARY, "pow"):
-        setattr(Delayed, f"__r{name}__", _reflected(getattr(operator, f"__{name}__")))
-    for name in _UNARY:
-        method = f"__{name}__"
-        setattr(Delayed, method, _unary(getattr(operator, method)))
-    for rounding in _ROUNDINGS:
-        setattr(Delayed, f"__{rounding.__name__}__", _unary(rounding))
-
-
-_add_operators()

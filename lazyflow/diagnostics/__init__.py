@@ -9,9 +9,11 @@ The modules::
     array_html  a chunked array in a notebook
     profiling/  profile: records what runs where and when, as a table, a timeline and advice
     dashboard/  the same, live
+    environment versions, limits and settings as text, for bug reports
 """
 
+from lazyflow.diagnostics.environment import environment
 from lazyflow.diagnostics.profiling.recorder import Profile, profile
 from lazyflow.diagnostics.progress import ProgressBar
 
-__all__ = ["Profile", "ProgressBar", "profile"]
+__all__ = ["Profile", "ProgressBar", "environment", "profile"]

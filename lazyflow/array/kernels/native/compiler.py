@@ -245,6 +245,18 @@ def unavailable() -> str:
     return ""
 
 
+def trial() -> str:
+    """Compile a small function; return why that fails, empty if it does not."""
+    if why := unavailable():
+        return why
+    with _compiling:
+        try:
+            _Compiler().compile(_PROBE)
+        except (ImportError, RuntimeError) as error:
+            return " ".join(f"{type(error).__name__}: {error}".split())
+    return ""
+
+
 def compile_now(kernel: Kernel, folder: str | None) -> None:
     """Compile a kernel, or take it from the folder."""
     global _compiler
