@@ -251,7 +251,7 @@ def _computed(
             )
     dsk = _graph_of(dsk)
     wanted = list(dict.fromkeys(flatten([keys])))
-    tasks = _tasks(convert_legacy_graph(dsk), wanted)
+    tasks = tasks_of(convert_legacy_graph(dsk), wanted)
     boxes = compute(
         *[tasks[key] for key in wanted], scheduler=scheduler,
         num_workers=None if scheduler == "sync" else num_workers,
@@ -282,7 +282,7 @@ def _graph_of(dsk: Any) -> Any:
     return graph
 
 
-def _tasks(dsk: Mapping[Any, Any], wanted: list[Any]) -> dict[Any, Delayed]:
+def tasks_of(dsk: Mapping[Any, Any], wanted: list[Any]) -> dict[Any, Delayed]:
     """Return a task for each key that is wanted or needed."""
     made: dict[Any, Delayed] = {}
     opened: set[Any] = set()
