@@ -23,7 +23,7 @@ from lazyflow.config import cpu_count
 #: Those that compare, in the order of the page.
 COMPARED = (
     "overhead", "observers", "processes", "actors", "arrays", "solvers", "scale", "engines",
-    "cluster",
+    "neighbours", "cluster",
 )
 
 #: In full these take too long: what is larger than workers' memory goes to their disks and back.

@@ -14,6 +14,7 @@ from lazyflow import config
 SERVICES: dict[str, str] = {
     "visualize": "lazyflow.diagnostics.visualize:visualize",
     "dask_task": "lazyflow.interop.dask:dask_task",
+    "dask_parts": "lazyflow.interop.dask_collections:dask_parts",
     "array_html": "lazyflow.diagnostics.array_html:array_html",
 }
 

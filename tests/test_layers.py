@@ -54,6 +54,8 @@ LAYERS = [
     ("lazyflow.array.numba_type", 5.4),
     ("lazyflow.array.functions", 5.5),
     ("lazyflow.array", 5.6),  # users/, random/, linalg/, fft, ma, ..., and the public face
+    ("lazyflow.interop.dask", 6),
+    ("lazyflow.interop.dask_collections", 6),
     ("lazyflow.interop.flox", 6),
     ("lazyflow.interop.xarray", 6.1),
     ("lazyflow.interop", 4),
@@ -250,6 +252,7 @@ def test_imports_by_string_are_those_of_the_table():
         "visualize": "lazyflow.diagnostics.visualize:visualize",
         "array_html": "lazyflow.diagnostics.array_html:array_html",
         "dask_task": "lazyflow.interop.dask:dask_task",
+        "dask_parts": "lazyflow.interop.dask_collections:dask_parts",
     }
     for target in SERVICES.values():
         assert target.partition(":")[0] in MODULES

@@ -22,6 +22,7 @@ The modules; each imports only those above it, and a test checks this::
                      runs of plans: started, waited for, left in the background, retried
     progress_events  events for observers beside runs: work of several runs, such as a fit
     waiting          `wait`, `gather`, ``await x``, `as_completed`
+    dask_protocol    what dask asks lazy values, which it takes as its own
     lazy             `Delayed`: tasks that behave like their results, and what they refuse
     collection       `Collection`: other objects that are made of tasks
     decorator        `delayed`, `tree_reduce`

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, Generic, TypeVar
 
 from lazyflow.api import evaluate, graph_pickle, waiting
+from lazyflow.api.dask_protocol import DaskCollection
 from lazyflow.api.evaluate import RunOptions
 from lazyflow.graph import plan
 from lazyflow.graph.binding import new_leaf, new_task
@@ -165,7 +166,7 @@ def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
     return task  # type: ignore[return-value]
 
 
-class Delayed(NeedsValue, Task, Generic[T_co]):
+class Delayed(NeedsValue, DaskCollection, Task, Generic[T_co]):
     """The lazy result of a call.
 
     Calling a function marked with `delayed` returns one. It behaves like its future value:

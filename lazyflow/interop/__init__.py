@@ -1,7 +1,8 @@
 """Other libraries' lazy objects: `dask` has those of dask, and futures of engines; `names`
 says what to write for names of distributed.
 
-`joblib` registers lazyflow as a backend of joblib; `dask_graphs` has schedulers for dask.
+`joblib` registers lazyflow as a backend of joblib; `dask_graphs` has schedulers for dask,
+`dask_collections` turns lazyflow's values and arrays into dask's, and back.
 
 `xarray` and `flox` are above arrays: objects of xarray hold them, and are grouped by flox.
 """

@@ -7,7 +7,8 @@ processes than the one where the collection was made they run one after the othe
 
 The other way round, ``dask.config.set(scheduler=lazyflow.interop.dask.get)`` runs dask's own
 collections on lazyflow's threads; `get_processes`, `get_sync` and `get_distributed` elsewhere. They
-are in `dask_graphs`, since this module is imported where dask need not be installed.
+are in `dask_graphs`, since this module is imported where dask need not be installed. `to_dask` and
+`from_dask`, in `dask_collections`, turn lazy values and arrays of one into those of the other.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ def __getattr__(name: str) -> Any:
         from lazyflow.interop import dask_graphs
 
         return getattr(dask_graphs, name)
+    if name in ("from_dask", "to_dask"):
+        from lazyflow.interop import dask_collections
+
+        return getattr(dask_collections, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

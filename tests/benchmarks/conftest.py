@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from benchmark_tools import hide, run
 
-from benchmarks import actors, engines, overhead, processes
+from benchmarks import actors, engines, neighbours, overhead, processes
 
 #: What takes seconds to start.
 HIDDEN = {
@@ -15,6 +15,7 @@ HIDDEN = {
     engines: ["ray"],
     processes: ["ray", "dask", "joblib"],
     actors: ["ray", "distributed"],
+    neighbours: [],
 }
 
 

@@ -15,6 +15,7 @@ from benchmarks import (
     large,
     larger_than_memory,
     measure,
+    neighbours,
     overhead,
     pool_facts,
     processes,
@@ -167,6 +168,15 @@ class TestActors:
         for row in case["rows"]:
             assert row["sides"]["lazyflow"]["samples"]
             assert row["sides"]["threads"]["samples"]
+
+
+@pytest.mark.parametrize("name", neighbours.CASES)
+def test_every_case_of_neighbours_measures_both_sides(name, once):
+    case = case_of(once(neighbours)[0], name)
+    assert not any("failed" in why for why in case["absent"].values())
+    for row in case["rows"]:
+        assert row["sides"]["lazyflow"]["samples"] and len(row["sides"]) > 1
+        assert row["result"] is not None and row["goal"]
 
 
 @pytest.mark.slow

@@ -12,12 +12,22 @@ from hypothesis import strategies as st
 
 dask = pytest.importorskip("dask", reason="dask is not installed")
 da = pytest.importorskip("dask.array")
-from dask._task_spec import Alias, DataNode, Task, TaskRef  # noqa: E402
+from dask._task_spec import Alias, DataNode, Dict, List, Task, TaskRef, Tuple  # noqa: E402
 from dask.diagnostics import Profiler  # noqa: E402
 
 import lazyflow.interop.dask as ours  # noqa: E402
 
 LOCAL = [ours.get, ours.get_sync, ours.get_processes]
+
+
+def fused(key, a, b):
+    """Return a task of a graph of four, in which one is used twice."""
+    x, y, z = ((*key, part) for part in "xyz")
+    return Task.fuse(
+        Task(x, operator.eq, TaskRef(a), TaskRef(b)), Task(y, str, TaskRef(x)),
+        Task(z, len, List(TaskRef(x), TaskRef(a))),
+        Task(key, list, List(TaskRef(y), TaskRef(z), TaskRef(x))),
+    )
 
 
 @st.composite
@@ -31,6 +41,8 @@ def graphs(draw):
             (operator.add, a, b), (sum, [a, b, 1]), a, i, [a, b],
             (len, [a, (min, [i, 3])]), Alias(key, a), DataNode(key, i),
             Task(key, operator.eq, TaskRef(a), TaskRef(b)), (lambda x: [x, x], a),
+            Task(key, dict, [(1, 2)], x=TaskRef(a), y=List(TaskRef(b), Dict({"z": TaskRef(a)}))),
+            fused(key, a, b), Tuple(TaskRef(a), Task(None, len, List(TaskRef(b)))),
         ]))
     keys = st.sampled_from(sorted(made))
     return made, draw(st.one_of(keys, st.lists(st.one_of(keys, st.lists(keys)), min_size=1)))
