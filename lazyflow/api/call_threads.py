@@ -63,7 +63,7 @@ class CallThreads:
         with self._lock:
             if self.broken:
                 raise concurrent.futures.BrokenExecutor(self.broken)
-            if self._is_shut:
+            if self._is_shut or python_ends:
                 raise RuntimeError(SHUT)
             self._queue.put(call)
             if self._idle:
@@ -197,11 +197,15 @@ def cancel_all(futures: list[AnyFuture]) -> None:
 #: What has threads, with `shut`, `join` and `futures_lost`.
 busy: set[Any] = set()
 
+#: Not empty: the program has ended, and no call is taken any more.
+python_ends: list[None] = []
+
 
 def _finish() -> None:
     limit = config.get("exit_timeout")
     deadline = None if limit is None else monotonic() + limit
     why = f"since config.exit_timeout={limit} passed"
+    python_ends.append(None)
     waiting = tuple(busy)
     for each in waiting:
         each.shut(cancels=False)

@@ -46,8 +46,8 @@ class Executor(concurrent.futures.Executor):
     scheduler
         As for `lazyflow.compute`.
     num_workers
-        How many calls run at once. By default as many as there are cores, and on clusters as
-        many as the cluster runs.
+        How many calls run at once. By default as many as there are cores; on clusters as many as
+        their workers run.
     initializer, initargs
         A function, and its arguments, that each worker calls before its first call for this
         executor. If it fails, all calls fail by `concurrent.futures.BrokenExecutor`.

@@ -119,7 +119,7 @@ class SentCalls:
     options
         Where calls run.
     most
-        How many of them at once; None: the engine has its own limit.
+        How many of them at once; None: as many as the workers of the engine run.
     initializer, initargs
         What each worker calls first.
     """
@@ -161,14 +161,19 @@ class SentCalls:
         with self._lock:
             if self.broken:
                 raise concurrent.futures.BrokenExecutor(self.broken)
-            if self._is_shut:
+            if self._is_shut or call_threads.python_ends:
                 raise RuntimeError(call_threads.SHUT)
             self._waiting.append(waiting)
             if not self._threads:
                 self._add_thread()
-            has_room = not self._most or len(self._under_way) < self._most
+            has_room = len(self._under_way) < self._limit()
         if has_room:
             self.start_waiting()
+
+    def _limit(self) -> int:
+        """Return how many calls, or parcels, may be under way."""
+        width = getattr(self._options.scheduler, "width", None)
+        return self._most or (sys.maxsize if width is None else width())
 
     def _pack(self, waiting: _Waiting) -> None:
         """Pack a call, in the caller's thread, unless it can't be or is large: then a task is."""
@@ -204,7 +209,7 @@ class SentCalls:
     def _next(self) -> _Sent | None:
         """Take out the calls that go next, together."""
         waiting = self._waiting
-        if self._most and len(self._under_way) >= self._most:
+        if len(self._under_way) >= self._limit():
             return None
         calls: list[_Waiting] = []
         seconds, size, share = 0.0, 0, 0

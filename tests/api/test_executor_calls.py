@@ -12,6 +12,7 @@ from queue import SimpleQueue
 
 import numpy as np
 import pytest
+from engine_schedulers import CONCURRENT, local_client
 
 import lazyflow
 from lazyflow import Executor, SerializationError, WorkerDied
@@ -21,9 +22,30 @@ from lazyflow.schedulers.core.base import Observer
 LOCAL = ["threads", "processes"]
 
 
-@pytest.fixture(params=LOCAL)
-def executor(request):
-    with Executor(request.param, 2) as made:
+@pytest.fixture(scope="module")
+def cluster():
+    with local_client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def rays():
+    yield
+    lazyflow.shutdown()
+
+
+@pytest.fixture(params=CONCURRENT)
+def scheduler(request):
+    if request.param == "distributed":
+        request.getfixturevalue("cluster")
+    elif request.param == "ray":
+        request.getfixturevalue("rays")
+    return request.param
+
+
+@pytest.fixture
+def executor(scheduler):
+    with Executor(scheduler, 2) as made:
         yield made
 
 
@@ -232,14 +254,30 @@ def _settle(name, value):
     os.environ[name] = value
 
 
-def test_initializers():
-    name = f"LAZYFLOW_TEST_{os.getpid()}"
-    with Executor("processes", 2, initializer=_settle, initargs=(name, "7")) as executor:
+def test_initializers(scheduler):
+    name = f"LAZYFLOW_TEST_{os.getpid()}_{scheduler}"
+    workers = 1 if scheduler == "threads" else 2  # where they share the environment
+    with Executor(scheduler, workers, initializer=_settle, initargs=(name, "7")) as executor:
         assert set(executor.map(os.getenv, [name] * 20)) == {"7"}
-    assert name not in os.environ
+    assert (name in os.environ) == (scheduler == "threads")
+    os.environ.pop(name, None)
 
 
-@pytest.mark.parametrize("scheduler", LOCAL)
+def test_calls_that_have_not_begun_are_cancelled_by_a_shutdown(scheduler, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    executor = Executor(scheduler, 1)
+    first = executor.submit(_opened, fifo, "r")
+    later = [executor.submit(abs, -n) for n in range(3)]
+    assert later[0].cancel()
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert wait(later, timeout=60).not_done == set()
+    assert [f.cancelled() for f in later] == [True] * 3
+    _opened(fifo, "w")
+    assert first.result(60) == 0
+    executor.shutdown()
+
+
 def test_an_initializer_that_fails_breaks_the_executor(scheduler):
     executor = Executor(scheduler, 1, initializer=int, initargs=("x",))
     futures = []
