@@ -29,6 +29,8 @@ The modules; each imports only those above it, and a test checks this::
     rerunning        `rerun`: repeats a failed task, for a debugger
     tracing          `trace`: plans a graph once and runs it again with other values
     futures          `Future`, `submit`, `map` and `put`, and the thread of users' callbacks
+    call_threads     threads that make the calls of an `Executor`, and the end of the program
+    sent_calls       its calls that a scheduler runs; short ones go to processes together
     executors        `Executor`: the interface of `concurrent.futures` on any scheduler
     actors           `actor`, which makes classes of actors; handles on them, their pending calls
     actor_pool       `ActorPool`

@@ -25,7 +25,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import current_process
 from typing import Any
@@ -123,12 +122,9 @@ class LazyflowBackend(parallel.AutoBatchingMixin, parallel.ParallelBackendBase):
                 f"an initializer is for workers that are processes, and these calls run on "
                 f"{self._scheduler.name}: call {function_name(initializer)} yourself before"
             )
-        self._terms = _Terms(
-            copies=mmap_mode != "r",
-            threads=self.inner_max_num_threads,
-            initializer=initializer and cloudpickle.dumps(
-                (initializer, options.get("initargs", ()))),
-        )
+        self._copies = mmap_mode != "r"
+        self._initializer: bytes | None = initializer and cloudpickle.dumps(
+            (initializer, options.get("initargs", ())))
         return n_jobs
 
     def compute_batch_size(self) -> int:
@@ -159,10 +155,10 @@ class LazyflowBackend(parallel.AutoBatchingMixin, parallel.ParallelBackendBase):
         return batch
 
     def _start_waiting(self) -> None:
-        """Start batches while there is room: the pool may have more workers than ``n_jobs``."""
+        """Start batches while there is room."""
         while True:
             with self._lock:
-                if not self._waiting or len(self._running) >= self._n_jobs:
+                if not self._waiting or len(self._running) >= self._most_sent():
                     return
                 batch = self._waiting.popleft()
                 self._running.add(batch)
@@ -173,6 +169,14 @@ class LazyflowBackend(parallel.AutoBatchingMixin, parallel.ParallelBackendBase):
                 batch.future = _Failed(error)
             batch.calls = None
             batch.future.add_done_callback(partial(self._done, batch))
+
+    def _most_sent(self) -> int:
+        """Return how many batches may be under way: a pool of ``n_jobs`` has the next ones ready.
+
+        A larger one would run them at once.
+        """
+        size = getattr(self._scheduler, "size", None)  # of processes: their number
+        return self._n_jobs if size is None or size > self._n_jobs else 2 * self._n_jobs
 
     def _started(self, calls: Any) -> Future:
         options = RunOptions("Parallel", {}, self._scheduler, self._n_jobs)
@@ -204,10 +208,12 @@ class LazyflowBackend(parallel.AutoBatchingMixin, parallel.ParallelBackendBase):
                 f"{type(error).__name__}: {error}. "
                 'Parallel(prefer="threads") sends nothing'
             ) from error
-        terms = self._terms
-        if by_path and "multiprocessing.managers" in sys.modules:
-            terms = replace(terms, authkey=bytes(current_process().authkey))
-        return [stream.getvalue(), terms, *map(self._put, pickler.large)]
+        has_managers = by_path and "multiprocessing.managers" in sys.modules
+        authkey = bytes(current_process().authkey) if has_managers else None
+        return [
+            stream.getvalue(), self._copies, self.inner_max_num_threads, self._initializer, authkey,
+            *map(self._put, pickler.large),
+        ]
 
     def _put(self, array: Any) -> Future:
         with self._lock:
@@ -305,50 +311,23 @@ def _keep_traceback(error: Exception) -> None:
 # -- what workers get ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """How a worker calls a batch.
-
-    copies
-        Whether the call gets copies of large arrays, which it may change.
-    threads
-        How many threads libraries may start; None: as the worker's environment says.
-    initializer
-        The pickled function, and its arguments, that each worker calls before its first batch.
-    authkey
-        With which objects of `multiprocessing.Manager` connect.
-    """
-
-    copies: bool
-    threads: int | None
-    initializer: bytes | None
-    authkey: bytes | None = None
-
-
 class _BatchPickler(cloudpickle.Pickler):
-    """Pickles all but large arrays, which it collects; the stream has their numbers."""
+    """Pickles all but large arrays, which it collects; the stream asks for them by numbers."""
 
     def __init__(self, stream: io.BytesIO, least: int | None, by_path: bool) -> None:
         super().__init__(stream)
         self._least = least
         self._by_path = by_path
-        self._numbers: dict[int, int] = {}
         self.large: list[Any] = []
 
-    def persistent_id(self, obj: Any) -> int | None:
-        if type(obj) not in _ARRAYS or self._least is None or obj.nbytes < self._least:
-            return None
-        if obj.dtype.hasobject or self._written_part(obj):
-            return None
-        number = self._numbers.setdefault(id(obj), len(self.large))
-        if number == len(self.large):
-            self.large.append(obj)
-        return number
-
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) in _ARRAYS:
-            return self._written_part(obj) or NotImplemented
-        return super().reducer_override(obj)
+        if type(obj) not in _ARRAYS:
+            return super().reducer_override(obj)
+        written = self._written_part(obj)
+        if written or self._least is None or obj.nbytes < self._least or obj.dtype.hasobject:
+            return written or NotImplemented
+        self.large.append(obj)  # once: pickle knows it the next time
+        return _large_array, (len(self.large) - 1,)
 
     def _written_part(self, array: Any) -> Any:
         """Return how an array is mapped whose edits the file is to get, else None."""
@@ -364,30 +343,57 @@ class _BatchPickler(cloudpickle.Pickler):
 _ARRAYS = (np.ndarray, np.memmap)
 
 
-class _BatchUnpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, arrays: Sequence[Any]) -> None:
-        super().__init__(io.BytesIO(data))
-        self._arrays = arrays
+class _LargeArrays(threading.local):
+    """Those of the batch that this thread runs."""
 
-    def persistent_load(self, pid: int) -> Any:
-        return self._arrays[pid]
+    arrays: Sequence[Any] = ()
+
+
+_here = _LargeArrays()
+
+
+def _large_array(number: int) -> Any:
+    return _here.arrays[number]
 
 
 _initialized: set[bytes] = set()  # initializers that this worker has called
 
 
-def _call(data: bytes, terms: _Terms, *arrays: Any) -> Any:
-    """Run a batch in a worker."""
-    if terms.authkey is not None:
-        current_process().authkey = terms.authkey
-    if terms.initializer is not None and terms.initializer not in _initialized:
-        initializer, initargs = pickle.loads(terms.initializer)
-        initializer(*initargs)
-        _initialized.add(terms.initializer)
-    if terms.copies:
-        arrays = tuple([array.copy(order="K") for array in arrays])
-    with _limited(terms.threads) if terms.threads is not None else nullcontext():
-        return _BatchUnpickler(data, arrays).load()()
+def _call(
+    data: bytes, copies: bool, threads: int | None, initializer: bytes | None,
+    authkey: bytes | None, *arrays: Any,
+) -> Any:
+    """Run a batch in a worker.
+
+    Parameters
+    ----------
+    data
+        The pickled calls.
+    copies
+        Whether they get copies of large arrays, which they may change.
+    threads
+        How many threads libraries may start; None: as the worker's environment says.
+    initializer
+        The pickled function, and its arguments, that each worker calls before its first batch.
+    authkey
+        With which objects of `multiprocessing.Manager` connect.
+    """
+    if authkey is not None:
+        current_process().authkey = authkey
+    if initializer is not None and initializer not in _initialized:
+        function, initargs = pickle.loads(initializer)
+        function(*initargs)
+        _initialized.add(initializer)
+    with _limited(threads) if threads is not None else nullcontext():
+        _here.arrays = tuple([array.copy(order="K") for array in arrays]) if copies else arrays
+        try:
+            calls = pickle.loads(data)
+        finally:
+            _here.arrays = ()
+        return calls()
+
+
+_call._lazyflow_brought = True  # type: ignore[attr-defined]  # results are for this once
 
 
 @contextmanager

@@ -3,22 +3,49 @@
 import asyncio
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import BrokenExecutor, as_completed, wait
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
+from engine_schedulers import CONCURRENT, local_client
 
-from lazyflow import Executor
+import lazyflow
+from lazyflow import Executor, SerializationError, WorkerDied
+from lazyflow.api.evaluate import observers
+from lazyflow.schedulers.core.base import Observer
 
 LOCAL = ["threads", "processes"]
 
 
-@pytest.fixture(params=LOCAL)
-def executor(request):
-    with Executor(request.param, 2) as made:
+@pytest.fixture(scope="module")
+def cluster():
+    with local_client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def rays():
+    yield
+    lazyflow.shutdown()
+
+
+@pytest.fixture(params=CONCURRENT)
+def scheduler(request):
+    if request.param == "distributed":
+        request.getfixturevalue("cluster")
+    elif request.param == "ray":
+        request.getfixturevalue("rays")
+    return request.param
+
+
+@pytest.fixture
+def executor(scheduler):
+    with Executor(scheduler, 2) as made:
         yield made
 
 
@@ -56,6 +83,119 @@ def test_a_buffer_takes_no_more_items_than_it_holds():
         assert next(taken) == 3
         assert next(values) == 0
         assert next(taken) == 5
+
+
+def test_a_callback_may_wait_for_another_call(executor):
+    done = SimpleQueue()
+
+    def wait_for_more(future):
+        later = [executor.submit(abs, -future.result() - n) for n in range(3)]
+        later[0].add_done_callback(lambda f: done.put([g.result(60) for g in later]))
+        done.put(later[1].result(60))
+
+    executor.submit(abs, -1).add_done_callback(wait_for_more)
+    assert sorted([done.get(timeout=60), done.get(timeout=60)], key=str) == [2, [1, 2, 3]]
+
+
+def test_calls_may_wait_for_those_of_another_executor():
+    with Executor("threads", 2) as outer, Executor("threads", 2) as inner:
+        assert list(outer.map(lambda n: inner.submit(abs, -n).result(60), range(4))) == [0, 1, 2, 3]
+
+
+def _opened(path, mode):
+    with open(path, mode):  # of a fifo: when its other end is opened, too
+        return 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no fifos here")
+@pytest.mark.parametrize("answer", ["another call", "the program"])
+def test_a_call_may_wait_for_one_that_was_sent_with_it(tmp_path, answer):
+    short, long = tmp_path / "file", tmp_path / "fifo"
+    short.touch()
+    os.mkfifo(long)
+    with Executor("processes", 1 if answer == "the program" else 2) as executor:
+        # Known to be short, so that those to come go together.
+        assert not any(executor.map(_opened, [short] * 40, ["r"] * 40))
+        together = [executor.submit(_opened, short, "r") for _ in range(20)]
+        waits = executor.submit(_opened, long, "r")
+        if answer == "another call":
+            executor.submit(_opened, long, "w")
+        else:
+            together[-1].add_done_callback(lambda f: _opened(long, "w"))
+        assert waits.result(60) == 0
+
+
+def _result_of(kind):
+    match kind:
+        case "large":
+            return np.arange(100_000)
+        case "error":
+            raise LookupError(kind)
+        case "pickled":
+            return [np.float64(1), {2}]
+        case "unpicklable":
+            return threading.Lock()
+        case "death":
+            os.kill(os.getpid(), signal.SIGKILL)
+    return kind
+
+
+def test_calls_that_go_together_have_outcomes_of_their_own():
+    results = ["plain", "pickled", "error", "large", "unpicklable"]
+    with Executor("processes", 2) as executor:
+        list(executor.map(_result_of, ["plain"] * 50))
+        futures = [executor.submit(_result_of, results[n % 5]) for n in range(50)]
+        for n, future in enumerate(futures):
+            match results[n % 5]:
+                case "plain":
+                    assert future.result(60) == "plain"
+                case "pickled":
+                    assert future.result(60) == [1.0, {2}]
+                case "large":
+                    assert future.result(60).sum() == np.arange(100_000).sum()
+                case "error":
+                    with pytest.raises(LookupError, match="error") as caught:
+                        future.result(60)
+                    assert caught.traceback[-1].name == "_result_of"
+                case "unpicklable":
+                    with pytest.raises(SerializationError, match="lock"):
+                        future.result(60)
+
+
+def test_a_death_fails_one_of_the_calls_that_went_together():
+    with Executor("processes", 2) as executor:
+        list(executor.map(_result_of, ["plain"] * 50))
+        kinds = ["plain"] * 10 + ["death"] + ["plain"] * 10
+        futures = [executor.submit(_result_of, kind) for kind in kinds]
+        for kind, future in zip(kinds, futures, strict=True):
+            if kind == "death":
+                with pytest.raises(WorkerDied):
+                    future.result(60)
+            else:
+                assert future.result(60) == kind
+
+
+def test_calls_see_the_context_of_their_submit(executor):
+    with lazyflow.config.set(num_workers=7):
+        inside = [executor.submit(lazyflow.config.get, "num_workers") for _ in range(20)]
+    outside = [executor.submit(lazyflow.config.get, "num_workers") for _ in range(20)]
+    assert {f.result(60) for f in inside} == {7}
+    assert {f.result(60) for f in outside} == {lazyflow.config.get("num_workers")}
+
+
+def test_observers_hear_of_calls(executor):
+    heard = SimpleQueue()
+
+    class Heard(Observer):
+        def task_ended(self, run, i):
+            heard.put(run.task_name(i))
+
+    token = observers.set((Heard(),))
+    try:
+        assert executor.submit(abs, -3).result(60) == 3
+    finally:
+        observers.reset(token)
+    assert heard.get(timeout=60) == "abs"
 
 
 def test_in_asyncio(executor):
@@ -114,14 +254,30 @@ def _settle(name, value):
     os.environ[name] = value
 
 
-def test_initializers():
-    name = f"LAZYFLOW_TEST_{os.getpid()}"
-    with Executor("processes", 2, initializer=_settle, initargs=(name, "7")) as executor:
+def test_initializers(scheduler):
+    name = f"LAZYFLOW_TEST_{os.getpid()}_{scheduler}"
+    workers = 1 if scheduler == "threads" else 2  # where they share the environment
+    with Executor(scheduler, workers, initializer=_settle, initargs=(name, "7")) as executor:
         assert set(executor.map(os.getenv, [name] * 20)) == {"7"}
-    assert name not in os.environ
+    assert (name in os.environ) == (scheduler == "threads")
+    os.environ.pop(name, None)
 
 
-@pytest.mark.parametrize("scheduler", LOCAL)
+def test_calls_that_have_not_begun_are_cancelled_by_a_shutdown(scheduler, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    executor = Executor(scheduler, 1)
+    first = executor.submit(_opened, fifo, "r")
+    later = [executor.submit(abs, -n) for n in range(3)]
+    assert later[0].cancel()
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert wait(later, timeout=60).not_done == set()
+    assert [f.cancelled() for f in later] == [True] * 3
+    _opened(fifo, "w")
+    assert first.result(60) == 0
+    executor.shutdown()
+
+
 def test_an_initializer_that_fails_breaks_the_executor(scheduler):
     executor = Executor(scheduler, 1, initializer=int, initargs=("x",))
     futures = []
@@ -175,14 +331,14 @@ executor.shutdown()
 
 
 def test_ctrl_c_in_submit_is_the_callers_too(monkeypatch):
-    from lazyflow.api import executors
+    from lazyflow.api import sent_calls
 
     def interrupted(*given):
         raise KeyboardInterrupt
 
-    with Executor("threads", 1) as executor:
+    with Executor("processes", 1) as executor:
         with monkeypatch.context() as patch:
-            patch.setattr(executors, "started", interrupted)
+            patch.setattr(sent_calls, "start_background", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 executor.submit(abs, -1)
         assert executor.submit(abs, -2).result(60) == 2

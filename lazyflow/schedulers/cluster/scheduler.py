@@ -43,6 +43,10 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
     def engine(self) -> Engine:
         """Return the engine, connecting if need be."""
 
+    def width(self) -> int:
+        """Return how many tasks the workers can run at once; inside a task, one."""
+        return 1 if self._here() is not None else max(1, self.engine().width())
+
     def make_run(self, plan: Plan, request: Request) -> BaseRun:
         """Return the run of a plan; inside a task, one in this thread."""
         here = self._here()

@@ -61,6 +61,7 @@ worker/::
     main.py          the main thread from start to end, and the thread that answers meanwhile
     process.py       common to all worker processes: sockets, the user's modules, log records
     task_worker.py   runs tasks, keeps values, answers
+    parcels.py       short calls of an executor that travel as one task
     actor_worker.py  holds an actor
     nested.py        computes inside a task
     parent_death.py  the worker ends with its parent

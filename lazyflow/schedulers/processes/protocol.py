@@ -80,11 +80,13 @@ GIVE_UP = 2  # the id of a task: stop it if it is running: it is not wanted any 
 SKIP = 3  # the number of an actor's call that must not begin: its result is not wanted
 FREE = 4  # segments of shared memory to be used again: nothing refers to them any more
 TRIM = 5  # None: give memory back that was kept for later; answer by `UNMAPPED`
+DIVIDE = 6  # the id of a parcel's task: give back its calls that were not begun, tell of the others
 
 #: Notes of a worker, which come while a task runs: their kinds, and what each contains.
 SHARED = 0  # a `SharedValue`
 RECALLED = 1  # ids of tasks that were not begun, by the number of their batch; None: all of it
 UNMAPPED = 2  # segments of other processes that are not mapped any more, and the memory's figures
+DIVIDED = 3  # the id of a parcel's task, and what a report of parcels.py has
 
 #: The value that the parent has asked for.
 SharedValue: TypeAlias = tuple[

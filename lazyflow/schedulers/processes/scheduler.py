@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from lazyflow.errors import LazyflowWarning
@@ -41,6 +42,11 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
     def __init__(self) -> None:
         self._driver: Driver | None = None
         self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """How many workers there may be: the most that was asked for."""
+        return self._driver.state.size if self._driver is not None else 0
 
     def make_run(self, plan: Plan, request: Request) -> PoolRun:
         """Return the run of a plan."""
@@ -89,6 +95,14 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
             host.force(run)
         elif run.driver is not None:
             run.driver.loop.post(run.driver.runs.end_task, run, i)
+
+    def divide_late(self, run: Any, take: Callable[[bytes | None], None]) -> None:
+        """Have `take` called with what a parcel's worker reports of it, if it takes long.
+
+        See worker/parcels.py. The thread that drives the workers makes the call; None says that
+        nothing more will come.
+        """
+        run.driver.loop.post(run.driver.runs.divide_late, run, take)
 
     def make_actor(self, spec: Any) -> Any:
         """Return where an actor lives: in a process of its own."""

@@ -47,7 +47,8 @@ MAKE, CALLS, ARENAS = range(3)
 _LONGEST = 1 << 16  # characters of a text, or bytes, that may go as they are
 
 
-def _is_plain(items: Any) -> bool:
+def is_plain(items: Any) -> bool:
+    """Tell whether items are numbers and texts that may go as they are."""
     for item in items:
         kind = type(item)
         if kind not in IMMUTABLE or (kind in (str, bytes) and len(item) > _LONGEST):
@@ -59,7 +60,7 @@ def _is_plain(items: Any) -> bool:
 
 def is_short(value: Any) -> bool:
     """Tell whether a number or a text may go in an answer as it is."""
-    return _is_plain((value,))
+    return is_plain((value,))
 
 
 _CONTAINERS = (tuple, list, set, frozenset)
@@ -112,9 +113,9 @@ def travels_well(value: Any) -> bool:
     """Tell whether pickling a small value can't fail and runs no code of the user's."""
     kind = type(value)
     if kind in _CONTAINERS:
-        return _is_plain(value)
+        return is_plain(value)
     if kind is dict:
-        return _is_plain(value) and _is_plain(value.values())
+        return is_plain(value) and is_plain(value.values())
     if kind.__module__ != "numpy" or not hasattr(value, "dtype"):  # a ufunc has none
         return False
     return not value.dtype.hasobject
@@ -128,10 +129,10 @@ def packed_call(
     if bind is None:
         if task._inputs:
             return None, 0, None
-        if _is_plain(task._args):
+        if is_plain(task._args):
             return task._args, 0, None
         return encode(task._args), BLOB, None
-    if not bind.makers and _is_plain(bind.template):
+    if not bind.makers and is_plain(bind.template):
         positions = tuple([at for at, _ in bind.holes])  # type: ignore[misc]
         sources = tuple([source for _, source in bind.holes])  # type: ignore[misc]
         if sources == tuple(range(len(sources))):

@@ -269,6 +269,9 @@ T = TypeVar("T")
 _digests: WeakTable[FunctionType, tuple[CodeType, bytes]] = WeakTable()
 
 
+_NAMED = (FunctionType, BuiltinFunctionType)
+
+
 class FunctionCache(Generic[T]):
     """Packs functions, those of modules once while they live.
 
@@ -290,15 +293,16 @@ class FunctionCache(Generic[T]):
 
     def __init__(self, pack: Callable[[Any], T]) -> None:
         self._pack = pack
-        self._known: WeakTable[FunctionType, tuple[CodeType, T]] = WeakTable()
+        self._known: WeakTable[Any, tuple[CodeType | None, T]] = WeakTable()
 
     def of(self, function: Any) -> T:
         """Return what `pack` makes of a function, now or at an earlier call."""
-        if type(function) is not FunctionType or not is_importable(function):
+        if type(function) not in _NAMED or not is_importable(function):
             return self._pack(function)
         known = self._known.get(function)
-        if known is None or known[0] is not function.__code__:
-            known = self._known[function] = (function.__code__, self._pack(function))
+        code = getattr(function, "__code__", None)
+        if known is None or known[0] is not code:
+            known = self._known[function] = (code, self._pack(function))
         return known[1]
 
 

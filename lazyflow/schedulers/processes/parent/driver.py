@@ -52,7 +52,7 @@ from lazyflow.schedulers.processes.parent.worker_handle import (
     Sender,
     fill_standard_streams,
 )
-from lazyflow.schedulers.processes.protocol import GIVE_UP, RECALL, SHARE
+from lazyflow.schedulers.processes.protocol import DIVIDE, GIVE_UP, RECALL, SHARE
 from lazyflow.schedulers.remote.calls import is_quick, is_short, name_only
 from lazyflow.schedulers.remote.environment import versions
 from lazyflow.store.memory.available import available_memory
@@ -200,6 +200,7 @@ class ValueTable:
 
 # -- runs in the driver's thread: they are taken in, given results and failures, and end --
 
+PARCEL = 0.02  # seconds that a parcel of short calls may take; several times what it should
 ABANDONED = 0.2  # seconds that a task gets to end after its run was given up
 
 
@@ -244,7 +245,7 @@ class Runs:
         if type(value) is Literal:
             value = value.value
             events.unpin(self._state, node)
-        elif type(value) is Encoded and run.futures is None:
+        elif type(value) is Encoded and not node.pinned:
             self._driver.memory.add(value)
             value = PoolValue(self._driver, None, node.task, value)
         elif run.futures is not None and (type(value) is Encoded or value is MISSING):
@@ -349,6 +350,21 @@ class Runs:
             pool.end(member)
         elif _has_sent(worker, job):  # it is only starting, and may take them before the recall
             self._driver.loop.after(ABANDONED, partial(self._end_busy, worker, job))
+
+    def divide_late(self, run: PoolRun, take: Callable[[bytes | None], None]) -> None:
+        """Have `take` called with a report of a parcel that takes long; None: none will come."""
+        self._driver.loop.after(PARCEL, partial(self._divide, run, take))
+
+    def _divide(self, run: PoolRun, take: Callable[[bytes | None], None]) -> None:
+        if run.over or not run.nodes or self._driver.closing:
+            return
+        node = run.nodes[run.plan.outputs[0]]
+        for member in self._driver.pool.members.values():
+            if member.running() is node:
+                member.parcels[node.id] = take
+                self._driver.pool.request(member, DIVIDE, node.id)
+                return
+        self.divide_late(run, take)  # it was not begun
 
     def end_task(self, run: PoolRun, i: int) -> None:
         """End the worker that runs a task which is not wanted any more."""

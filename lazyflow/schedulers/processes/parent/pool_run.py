@@ -540,7 +540,10 @@ class NewJob:
         return node
 
     def _want_outputs(self, is_held: bool) -> None:
-        """Mark what the end of the run needs, and have held values of other runs handed on."""
+        """Mark what the end of the run needs, and have held values of other runs handed on.
+
+        The value of a future stays in its worker, unless the function says that it is to come.
+        """
         job, nodes = self.job, self._nodes
         for i in wanted_of(self.run.plan, self.run.merges):
             node = nodes[i]
@@ -561,8 +564,9 @@ class NewJob:
                 passed.inputs = passed.distinct = (node,)
                 job.nodes.append(passed)
                 nodes[i] = node = passed
-            node.want = IF_SMALL if is_held else ALWAYS
-            if is_held:
+            stays = is_held and not getattr(node.task._func, "_lazyflow_brought", False)
+            node.want = IF_SMALL if stays else ALWAYS
+            if stays:
                 node.keep = 1
                 node.task = without_inputs(node.task)
                 node.pinned = True

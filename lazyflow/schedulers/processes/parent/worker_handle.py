@@ -46,6 +46,7 @@ from lazyflow.schedulers.processes.parent.pool_run import (
 )
 from lazyflow.schedulers.processes.parent.values import FunctionTable, PoolMemory
 from lazyflow.schedulers.processes.protocol import (
+    DIVIDED,
     ENCODED_KEPT,
     KEPT,
     LAZY,
@@ -365,6 +366,8 @@ class WorkerHandle:
     nodes, asked
         Nodes that it was sent, and nodes whose values it was asked to share, as far as it has not
         answered; by id.
+    parcels
+        What takes the reports of parcels that it was asked to divide, by the ids of their tasks.
     functions, arenas, contexts
         The numbers of those that it has already.
     lent
@@ -389,6 +392,7 @@ class WorkerHandle:
         self.inside = ProcessInside(str(self.process.pid), self)
         self.nodes: dict[int, Node] = {}
         self.asked: dict[int, Node] = {}
+        self.parcels: dict[int, Callable[[bytes | None], None]] = {}
         self.functions: set[int] = set()
         self.arenas: set[int] = set()
         self.versions = self.reloads = self.settings = 0  # of the caller's, as they were sent last
@@ -472,6 +476,8 @@ class WorkerHandle:
         self.requests_out.close()
         self.process.close()
         self.nodes.clear()  # it is part of a cycle, with what the program holds behind it
+        while self.parcels:
+            self.parcels.popitem()[1](None)
 
 
 # -- sending: makes messages of batches; what a worker does not have yet goes with its tasks
@@ -679,6 +685,7 @@ class Receiver:
             SHARED: self._shared,
             UNMAPPED: self._unmapped,
             RECALLED: self._recalled,
+            DIVIDED: self._divided,
         }
 
     # -- answers to batches -----------------------------------------------------------------
@@ -819,3 +826,7 @@ class Receiver:
                 ids = [node.id for node in reversed(sent.get(number, ()))]
             back.append((number, [member.nodes.pop(i) for i in ids]))
         events.recalled(self._state, member.worker, back)
+
+    def _divided(self, member: WorkerHandle, content: tuple[int, bytes], _: Any) -> None:
+        i, report = content
+        member.parcels.pop(i)(report)

@@ -15,7 +15,7 @@ from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.processes import protocol
 from lazyflow.schedulers.processes.protocol import send
-from lazyflow.schedulers.processes.worker import nested
+from lazyflow.schedulers.processes.worker import nested, parcels
 from lazyflow.schedulers.processes.worker.nested import inside
 from lazyflow.schedulers.processes.worker.process import PICKLING, RUNNING, WorkerProcess
 from lazyflow.schedulers.processes.worker.task_worker import TaskWorker
@@ -78,6 +78,11 @@ def _do(worker: WorkerProcess, kind: int, content: Any) -> None:
         case protocol.TRIM:
             worker.arenas.trim()
             send(worker.requests.sock, (protocol.UNMAPPED, worker.unmapped()))
+        case protocol.DIVIDE:
+            parcels.give_back(
+                lambda: worker.words[RUNNING] == content,
+                lambda report: send(worker.requests.sock, (protocol.DIVIDED, (content, report))),
+            )
 
 
 def _share(worker: WorkerProcess, i: int) -> None:
