@@ -5,7 +5,8 @@ task would read most of the data so: there each is cut into copies of the points
 as for a rechunk. Where every block needs points of every other, that would be as many edges as
 blocks squared. Then neighbouring sources are put together in groups and their points sorted by
 where they go, and neighbouring blocks are made together of one slice of each group: for n blocks
-about 2·√n tasks and n edges more than blocks.
+about 2·√n tasks and n edges more than blocks. With a memory limit, points of which there are many go
+through a file, in which those of each block lie in a row.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import numpy as np
 from lazyflow.array.chunks import TASKS, Chunks, block_slices, coalesced, refuse_sparse
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.reading import LoadRegion
-from lazyflow.array.nodes.rechunking import MANY
+from lazyflow.array.nodes.rechunking import MANY, in_a_row, need_a_file
 from lazyflow.array.nodes.selection import base_region
 from lazyflow.array.nodes.task_parts import TaskDetails, is_large, named, writes_out
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
+from lazyflow.store.exchange_file import ExchangeFile
 
 _GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
 _WORTH = 1 << 22  # bytes of a group from which a task more is worth it
@@ -119,6 +121,9 @@ class Exchange:
     of the node is one of `grid`, the chunks of the indexed axes, and one of the others. `next`
     neighbouring blocks are made by one reader, of points of groups of `together` blocks.
 
+    file
+        What the points go through; None: tasks hand them over.
+
     What is kept for each point is where it stands among those of its reader when they are sorted
     by their groups (`order`); where it is in its block is found out by the tasks.
     """
@@ -136,7 +141,14 @@ class Exchange:
         self.ends = list(accumulate(map(prod, self.shapes), initial=0))
         self.arrays = _in_order(indices.arrays, chunks)
         self.collect = named("take", collect, self.axes, node.dtype)
+        self.file = self._file(low.memory_limit)
         self._group()
+
+    def _file(self, limit: int | None) -> ExchangeFile | None:
+        size = self.ends[-1] * _bytes(self.node) // max([1, *map(prod, self.shapes)])
+        if limit is None or self.node.dtype.hasobject or not need_a_file(size, limit):
+            return None
+        return ExchangeFile(self.node.size * self.node.dtype.itemsize, limit)
 
     def _group(self) -> None:
         """Decide whether to exchange, and between how many neighbours; if so, sort the points."""
@@ -149,8 +161,12 @@ class Exchange:
         self.needed = [np.unique(source[a:b]) for a, b in pairwise(self.ends)]
         needed = [len(each) for each in self.needed]
         edges = sum(needed)
-        self.apart = is_large(self.base) and max(needed, default=0) > 1
-        if self.apart:
+        self.apart = max(needed, default=0) > 1 and (
+            self.file is not None or is_large(self.base)
+        )
+        if self.file is not None:
+            self.together = self.next = 1
+        elif self.apart:
             size = self.ends[-1] * _bytes(self.node) // max([prod(each) for each in self.shapes])
             pieces = max(min(MANY, size // _PIECE), _FEW_PIECES)
             most = max(_GROUP // max(_bytes(self.base), 1), 1)
@@ -194,6 +210,8 @@ class Exchange:
         if not self.far and not (self.apart and (self.next > 1 or len(self.needed[number]) > 1)):
             numbers = self.needed[number].tolist() or [0]
             return self._collected(low, [(a, b, None)], numbers, rest, shape)
+        if self.file is not None:
+            return self._read(low, number, rest, shape)
         if self.next == 1:
             return self._spread(low, number, rest, shape)
         start = self.ends[number - number % self.next]
@@ -269,6 +287,49 @@ class Exchange:
         blocks = self._blocks(low, numbers, rest)
         made = low.parts(self.pieces, (where, *blocks), self.node, len(readers))
         return dict(zip(readers, made, strict=True))
+
+
+    # -- through a file ---------------------------------------------------------------------
+
+    def _place(self, low: MakesTasks, number: int, rest: Index) -> tuple[int, tuple[int, ...]]:
+        """Return where the points of a block begin in the file, and the lengths of other axes."""
+        bounds, chunks, shape = low.bounds(self.node), self.node.chunks, self.node.shape
+        others = [k for k in range(self.node.ndim) if k not in range(*self.points.indices(99))]
+        lengths = tuple([chunks[k][i] for k, i in zip(others, rest, strict=True)])
+        starts = [bounds[k][i] for k, i in zip(others, rest, strict=True)]
+        a, b = self.ends[number:number + 2]
+        whole = self.ends[-1], *[shape[k] for k in others]
+        return in_a_row((a, *starts), (b - a, *lengths), whole), lengths
+
+    def _read(self, low: MakesTasks, number: int, rest: Index, shape: Any) -> Task:
+        """Return the task of a block whose points are in the file."""
+        groups = np.flatnonzero(np.diff(self.cuts[number])).tolist()
+        written = [
+            low.shared(self.node, ("written", group, rest), self._write, low, group, rest)
+            for group in groups
+        ]
+        start, lengths = self._place(low, number, rest)
+        first = self.points.start
+        counts = np.diff(self.cuts[number])[groups].tolist()
+        lengths = lengths[:first], lengths[first:]
+        a, b = self.ends[number:number + 2]
+        where = TaskDetails(self.order[a:b], counts, shape, start, lengths)
+        func = named("take-spread", read_spread, first, self.node.dtype)
+        return low.task(func, (where, self.file, *written), self.node)
+
+    def _write(self, low: MakesTasks, group: int, rest: Index) -> Task:
+        """Return the task that writes the points of a block for all readers."""
+        pieces = []
+        for reader in self._readers(group):
+            start, lengths = self._place(low, reader, rest)
+            start += int(self.cuts[reader, group]) * prod(lengths)
+            chosen = ChosenPoints(
+                self.arrays, self.sizes, [self._chosen(reader, group)], [group], None
+            )
+            pieces.append((start, chosen))
+        func = named("take-cut", write_apart, self.axes, self.node.dtype)
+        (block,) = self._blocks(low, [group], rest)
+        return low.task(func, (TaskDetails(*pieces), self.file, block), self.node)
 
 
 #: Where the points of a reader begin and end in the index arrays, and which of them are chosen.
@@ -418,6 +479,40 @@ def spread(first: int, dtype: np.dtype[Any], where: TaskDetails, *groups: Any) -
         out[(*lead, order[start:start + b - a])] = group[(*lead, slice(a, b))]
         start += b - a
     return shaped(out, first, shape)
+
+
+def write_apart(
+    axes: Index, dtype: np.dtype[Any], points: TaskDetails, file: ExchangeFile, block: Any
+) -> None:
+    """Write the points of a block that different readers need.
+
+    points
+        For each reader where they begin in the file, in elements, and what `collect` gets.
+    """
+    for start, chosen in points.values:
+        found = collect(axes, dtype, chosen, block)
+        file.write(start * dtype.itemsize, found.astype(dtype, copy=False))
+
+
+def read_spread(
+    first: int, dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, *written: None
+) -> Any:
+    """Return points in a file, which lie there in the order of groups, where they go.
+
+    where
+        Where they go; how many there are of each group; the shape of the axes of points in the
+        result; where they begin in the file, in elements; and the lengths of the axes before and
+        after those of points.
+    """
+    order, counts, shape, start, (before, after) = where.values
+    each = prod(before) * prod(after)
+    found = file.read(start * dtype.itemsize, len(order) * each * dtype.itemsize).view(dtype)
+    ends = [n * each for n in accumulate(counts)]
+    groups = [
+        part.reshape(*before, n, *after)
+        for part, n in zip(np.split(found, ends[:-1]), counts, strict=True)
+    ]
+    return spread(first, dtype, TaskDetails(order, [(0, n) for n in counts], shape), *groups)
 
 
 def take_slice(first: int, piece: TaskDetails, whole: Any) -> Any:
