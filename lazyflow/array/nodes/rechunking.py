@@ -103,7 +103,7 @@ class ByFile:
         dtype, limit = node.known_dtype, low.memory_limit
         if limit is None or dtype is None or dtype.hasobject or None in node.shape:
             return
-        if pieces_at_once(source.chunks, node.chunks) * dtype.itemsize > _SHARE * limit:
+        if need_a_file(pieces_at_once(source.chunks, node.chunks) * dtype.itemsize, limit):
             self.file = ExchangeFile(node.size * dtype.itemsize, limit)
 
     def block(self, low: MakesTasks, index: Index) -> Task:
@@ -139,6 +139,11 @@ class ByFile:
         shape: Any = tuple([sizes[i] for sizes, i in zip(node.chunks, index, strict=True)])
         starts = [edges[i] for edges, i in zip(low.bounds(node), index, strict=True)]
         return in_a_row(starts, shape, node.shape), shape
+
+
+def need_a_file(size: int, limit: int) -> bool:
+    """Tell whether pieces of so many bytes go through a file rather than to be held."""
+    return size > _SHARE * limit
 
 
 def in_a_row(starts: Sequence[int], lengths: Sequence[int], shape: Sequence[Any]) -> int:

@@ -5,28 +5,33 @@ task would read most of the data so: there each is cut into copies of the points
 as for a rechunk. Where every block needs points of every other, that would be as many edges as
 blocks squared. Then neighbouring sources are put together in groups and their points sorted by
 where they go, and neighbouring blocks are made together of one slice of each group: for n blocks
-about 2·√n tasks and n edges more than blocks.
+about 2·√n tasks and n edges more than blocks. With a memory limit, points of which there are many go
+through a file, in which those of each block lie in a row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise, product
-from math import isqrt, prod
+from math import ceil, isqrt, prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lazyflow.array.chunks import TASKS, block_slices, coalesced, refuse_sparse
+from lazyflow.array.chunks import TASKS, Chunks, block_slices, coalesced, refuse_sparse
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.reading import LoadRegion
-from lazyflow.array.nodes.rechunking import MANY
+from lazyflow.array.nodes.rechunking import MANY, in_a_row, need_a_file
 from lazyflow.array.nodes.selection import base_region
 from lazyflow.array.nodes.task_parts import TaskDetails, is_large, named, writes_out
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
+from lazyflow.store.exchange_file import ExchangeFile
 
 _GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
 _WORTH = 1 << 22  # bytes of a group from which a task more is worth it
+_PIECE = 1 << 17  # bytes of a piece on average at least: smaller ones are not spilled
+_FEW_PIECES = 1_000  # of any size
 _FEW = 8  # blocks that a block is made of without an exchange, on average
 
 
@@ -113,7 +118,14 @@ class Exchange:
     """Blocks of points of a node that has blocks.
 
     Points are numbered: those of the first block, in C order, then those of the next one. A block
-    of the node is one of `grid`, the chunks of the indexed axes, and one of the others.
+    of the node is one of `grid`, the chunks of the indexed axes, and one of the others. `next`
+    neighbouring blocks are made by one reader, of points of groups of `together` blocks.
+
+    file
+        What the points go through; None: tasks hand them over.
+
+    What is kept for each point is where it stands among those of its reader when they are sorted
+    by their groups (`order`); where it is in its block is found out by the tasks.
     """
 
     def __init__(self, low: MakesTasks, node: Expr, indices: IndexArrays) -> None:
@@ -122,37 +134,69 @@ class Exchange:
         self.points = indices.points
         chunks = node.chunks[self.points]
         self.base = _larger(node.inputs[0], self.axes)
-        self.grid = tuple([self.base.numblocks[axis] for axis in self.axes])
+        self.sizes = tuple([self.base.chunks[axis] for axis in self.axes])
+        self.grid = tuple(map(len, self.sizes))
         self.counts = tuple(map(len, chunks))
         self.shapes = list(product(*chunks))
         self.ends = list(accumulate(map(prod, self.shapes), initial=0))
-        number, self.local = found_in(self.base, self.axes, _in_order(indices.arrays, chunks))
-        kind = np.min_scalar_type(prod(self.grid))  # what is small is sorted by counting
-        self.source = number.astype(kind)
+        self.arrays = _in_order(indices.arrays, chunks)
         self.collect = named("take", collect, self.axes, node.dtype)
-        self._group(low)
+        self.file = self._file(low.memory_limit)
+        self._group()
 
-    def _group(self, low: MakesTasks) -> None:
-        """Decide whether to exchange by groups; if so, sort the points by their group."""
+    def _file(self, limit: int | None) -> ExchangeFile | None:
+        size = self.ends[-1] * _bytes(self.node) // max([1, *map(prod, self.shapes)])
+        if limit is None or self.node.dtype.hasobject or not need_a_file(size, limit):
+            return None
+        return ExchangeFile(self.node.size * self.node.dtype.itemsize, limit)
+
+    def _group(self) -> None:
+        """Decide whether to exchange, and between how many neighbours; if so, sort the points."""
         sources, blocks = prod(self.grid), len(self.shapes)
-        needed = [len(np.unique(self.source[a:b])) for a, b in pairwise(self.ends)]
-        self.needed, edges = needed, sum(needed)
-        self.apart = is_large(self.base) and max(needed, default=0) > 1 and edges <= MANY
-        self.together = 1 if self.apart else _together(sources, _bytes(self.base))
-        self.next = 1 if self.apart else _together(blocks, _bytes(self.node))
+        kind = np.min_scalar_type(sources)  # what is small is sorted by counting
+        source = np.empty(self.ends[-1], kind)
+        for a, b in pairwise(self.ends):  # block by block: the arrays are as large as the data
+            each = [at[a:b] for at in self.arrays]
+            source[a:b] = found_in_chunks(self.sizes, each)[0]
+        self.needed = [np.unique(source[a:b]) for a, b in pairwise(self.ends)]
+        needed = [len(each) for each in self.needed]
+        edges = sum(needed)
+        self.apart = max(needed, default=0) > 1 and (
+            self.file is not None or is_large(self.base)
+        )
+        if self.file is not None:
+            self.together = self.next = 1
+        elif self.apart:
+            size = self.ends[-1] * _bytes(self.node) // max([prod(each) for each in self.shapes])
+            pieces = max(min(MANY, size // _PIECE), _FEW_PIECES)
+            most = max(_GROUP // max(_bytes(self.base), 1), 1)
+            self.together = self.next = min(ceil(sqrt(edges / pieces)), most)
+        else:
+            self.together = _together(sources, _bytes(self.base))
+            self.next = _together(blocks, _bytes(self.node))
         self.far = edges > _FEW * (sources + blocks) and self.together * self.next > 1
         if not (self.far or self.apart):
             return
-        group = self.source // self.together
-        order = np.argsort(group, kind="stable")
-        count = -(-sources // self.together)
-        cuts = np.searchsorted(group[order], np.arange(1, count, dtype=group.dtype))
-        self.of_group = [each for each in np.split(order, cuts) if len(each)]
-        edge = self.ends[:-1:self.next] + self.ends[-1:]
-        self.slices = [np.searchsorted(each, edge).tolist() for each in self.of_group]
+        self.has_points = np.bincount(source, minlength=sources) > 0
+        self._sort(source // kind.type(self.together) if self.together > 1 else source)
+
+    def _sort(self, group: Any) -> None:
+        """Sort the points of each reader by their groups; `cuts` are where those of each begin."""
+        self.edge = self.ends[:-1:self.next] + self.ends[-1:]
+        longest = max([b - a for a, b in pairwise(self.edge)], default=0)
+        self.order = np.empty(self.ends[-1], np.min_scalar_type(longest))
+        groups = np.arange(-(-prod(self.grid) // self.together) + 1)
+        self.cuts = np.empty((len(self.edge) - 1, len(groups)), np.intp)
+        for reader, (a, b) in enumerate(pairwise(self.edge)):
+            own = group[a:b]
+            order = np.argsort(own, kind="stable")
+            self.order[a:b] = order
+            self.cuts[reader] = np.searchsorted(own[order], groups)
+        self.starts = np.cumsum(np.diff(self.cuts), axis=0)  # in what a group gives to all readers
+        self.starts -= np.diff(self.cuts)
         self.spread = named("take-spread", spread, self.points.start, self.node.dtype)
         self.cut = named("take-cut", take_slice, self.points.start)
-        self.pieces = named("take-cut", taken_apart, self.axes)
+        self.pieces = named("take-cut", taken_apart, self.axes, self.node.dtype)
 
     def block(self, low: MakesTasks, index: Index) -> Task:
         """Return the task of one block."""
@@ -163,8 +207,11 @@ class Exchange:
         rest = (*index[:points.start], *index[points.stop:])
         shape = self.shapes[number] if len(self.counts) != 1 else None
         a, b = self.ends[number:number + 2]
-        if not self.far and not (self.apart and self.needed[number] > 1):
-            return self._collected(low, slice(a, b), rest, shape)
+        if not self.far and not (self.apart and (self.next > 1 or len(self.needed[number]) > 1)):
+            numbers = self.needed[number].tolist() or [0]
+            return self._collected(low, [(a, b, None)], numbers, rest, shape)
+        if self.file is not None:
+            return self._read(low, number, rest, shape)
         if self.next == 1:
             return self._spread(low, number, rest, shape)
         start = self.ends[number - number % self.next]
@@ -173,18 +220,22 @@ class Exchange:
         piece = TaskDetails(slice(a - start, b - start), shape)
         return low.task(self.cut, (piece, whole), self.node)
 
-    def _collected(self, low: MakesTasks, chosen: Any, rest: Index, shape: Any) -> Task:
-        """Return a task that takes chosen points of all blocks that they are in."""
-        source = self.source[chosen]
-        order = np.argsort(source, kind="stable")
-        numbers, starts = np.unique(source[order], return_index=True)
-        local = tuple([each[chosen][order] for each in self.local])
-        if not len(numbers):
-            numbers = np.zeros(1, dtype=int)
-        blocks = [low.block(self.base, self._index(int(number), rest)) for number in numbers]
-        cuts = [*starts.tolist()[1:], len(source)]
-        where = TaskDetails(None if len(blocks) == 1 else order, local, cuts, shape)
-        return low.task(self.collect, (where, *blocks), self.node)
+    def _chosen(self, reader: int, group: int) -> _Span:
+        """Return the points of a reader that are in a group, as `ChosenPoints` has them."""
+        a, b = self.edge[reader:reader + 2]
+        first, last = self.cuts[reader, group:group + 2].tolist()
+        return a, b, self.order[a + first:a + last]
+
+    def _collected(
+        self, low: MakesTasks, spans: Sequence[_Span], numbers: Sequence[int], rest: Index,
+        shape: Any,
+    ) -> Task:
+        """Return a task that takes chosen points of the blocks of these numbers."""
+        where = ChosenPoints(self.arrays, self.sizes, spans, numbers, shape)
+        return low.task(self.collect, (where, *self._blocks(low, numbers, rest)), self.node)
+
+    def _blocks(self, low: MakesTasks, numbers: Sequence[int], rest: Index) -> list[Task]:
+        return [low.block(self.base, self._index(number, rest)) for number in numbers]
 
     def _index(self, number: int, rest: Index) -> Index:
         at = iter(np.unravel_index(number, self.grid))
@@ -194,41 +245,147 @@ class Exchange:
         ])
 
     def _spread(self, low: MakesTasks, number: int, rest: Index, shape: Any) -> Task:
-        """Return the task that makes neighbouring blocks as one, of a slice of each group."""
-        start = self.ends[number * self.next]
+        """Return the task that makes neighbouring blocks as one, of a part of each group."""
+        start, stop = self.edge[number:number + 2]
         groups: list[Task] = []
-        spans, to = [], []
-        for group, (chosen, edges) in enumerate(zip(self.of_group, self.slices, strict=True)):
-            a, b = edges[number:number + 2]
-            if a < b or not (groups or self.apart):
-                make: Any = self._pieces if self.apart else self._collected
-                made = low.shared(self.node, ("sorted", group, rest), make, low, chosen, rest, None)
+        spans = []
+        make: Any = self._pieces if self.apart else self._for_all
+        for group, count in enumerate(np.diff(self.cuts[number]).tolist()):
+            if count or not (groups or self.apart):
+                made = low.shared(self.node, ("sorted", group, rest), make, low, group, rest)
                 groups.append(made[number] if self.apart else made)
-                spans.append((0, b - a) if self.apart else (a, b))
-                to.append(chosen[a:b] - start)
-        stop = self.ends[min((number + 1) * self.next, len(self.ends) - 1)]
-        where = TaskDetails(to, spans, stop - start, shape)
+                first = 0 if self.apart else int(self.starts[number, group])
+                spans.append((first, first + count))
+        where = TaskDetails(self.order[start:stop], spans, shape)
         return low.task(self.spread, (where, *groups), self.node)
 
-    def _pieces(self, low: MakesTasks, chosen: Any, rest: Index, _: None) -> dict[int, Task]:
-        """Return the chosen points of the block that they are in, by the block that needs them."""
-        edges = pairwise(np.searchsorted(chosen, self.ends).tolist())
-        cuts = {k: cut for k, cut in enumerate(edges) if cut[0] < cut[1] and self.needed[k] > 1}
-        if len(cuts) == 1:  # one task instead of one that makes a tuple, and one that takes of it
-            ((reader, (a, b)),) = cuts.items()
-            return {reader: self._collected(low, chosen[a:b], rest, None)}
-        block = low.block(self.base, self._index(int(self.source[chosen[0]]), rest))
-        where = TaskDetails(tuple([each[chosen] for each in self.local]), list(cuts.values()))
-        made = low.parts(self.pieces, (where, block), self.node, len(cuts))
-        return dict(zip(cuts, made, strict=True))
+    def _readers(self, group: int) -> list[int]:
+        """Return the numbers of the readers that need points of a group."""
+        found = np.flatnonzero(np.diff(self.cuts[:, group:group + 2])[:, 0])
+        return [int(k) for k in found if self.next > 1 or len(self.needed[k]) > 1]
+
+    def _members(self, group: int) -> list[int]:
+        """Return the numbers of the blocks of a group of which points are needed."""
+        first = group * self.together
+        found = np.flatnonzero(self.has_points[first:first + self.together]) + first
+        return found.tolist() or [first]
+
+    def _for_all(self, low: MakesTasks, group: int, rest: Index) -> Task:
+        """Return the points of a group, by the readers that need them."""
+        spans = [self._chosen(reader, group) for reader in self._readers(group)]
+        return self._collected(low, spans or [(0, 0, None)], self._members(group), rest, None)
+
+    def _pieces(self, low: MakesTasks, group: int, rest: Index) -> dict[int, Task]:
+        """Return the points of a group that each reader needs, by the reader."""
+        readers, numbers = self._readers(group), self._members(group)
+        spans = [self._chosen(reader, group) for reader in readers]
+        if len(readers) == 1:  # one task instead of one for a tuple, and one that takes of it
+            return {readers[0]: self._collected(low, spans, numbers, rest, None)}
+        where = TaskDetails(*[
+            ChosenPoints(self.arrays, self.sizes, [span], numbers, None) for span in spans
+        ])
+        blocks = self._blocks(low, numbers, rest)
+        made = low.parts(self.pieces, (where, *blocks), self.node, len(readers))
+        return dict(zip(readers, made, strict=True))
+
+
+    # -- through a file ---------------------------------------------------------------------
+
+    def _place(self, low: MakesTasks, number: int, rest: Index) -> tuple[int, tuple[int, ...]]:
+        """Return where the points of a block begin in the file, and the lengths of other axes."""
+        bounds, chunks, shape = low.bounds(self.node), self.node.chunks, self.node.shape
+        others = [k for k in range(self.node.ndim) if k not in range(*self.points.indices(99))]
+        lengths = tuple([chunks[k][i] for k, i in zip(others, rest, strict=True)])
+        starts = [bounds[k][i] for k, i in zip(others, rest, strict=True)]
+        a, b = self.ends[number:number + 2]
+        whole = self.ends[-1], *[shape[k] for k in others]
+        return in_a_row((a, *starts), (b - a, *lengths), whole), lengths
+
+    def _read(self, low: MakesTasks, number: int, rest: Index, shape: Any) -> Task:
+        """Return the task of a block whose points are in the file."""
+        groups = np.flatnonzero(np.diff(self.cuts[number])).tolist()
+        written = [
+            low.shared(self.node, ("written", group, rest), self._write, low, group, rest)
+            for group in groups
+        ]
+        start, lengths = self._place(low, number, rest)
+        first = self.points.start
+        counts = np.diff(self.cuts[number])[groups].tolist()
+        lengths = lengths[:first], lengths[first:]
+        a, b = self.ends[number:number + 2]
+        where = TaskDetails(self.order[a:b], counts, shape, start, lengths)
+        func = named("take-spread", read_spread, first, self.node.dtype)
+        return low.task(func, (where, self.file, *written), self.node)
+
+    def _write(self, low: MakesTasks, group: int, rest: Index) -> Task:
+        """Return the task that writes the points of a block for all readers."""
+        pieces = []
+        for reader in self._readers(group):
+            start, lengths = self._place(low, reader, rest)
+            start += int(self.cuts[reader, group]) * prod(lengths)
+            chosen = ChosenPoints(
+                self.arrays, self.sizes, [self._chosen(reader, group)], [group], None
+            )
+            pieces.append((start, chosen))
+        func = named("take-cut", write_apart, self.axes, self.node.dtype)
+        (block,) = self._blocks(low, [group], rest)
+        return low.task(func, (TaskDetails(*pieces), self.file, block), self.node)
+
+
+#: Where the points of a reader begin and end in the index arrays, and which of them are chosen.
+_Span = tuple[int, int, Any]
+
+
+class ChosenPoints(TaskDetails):
+    """What `collect` gets, found out when a task asks for it or is sent.
+
+    Together these would be larger than the index arrays, which may be as large as the data.
+
+    sizes
+        The chunks of the indexed axes.
+    spans
+        Which points; None: all of a reader.
+    numbers
+        Of the blocks that the task gets, ascending.
+    """
+
+    __slots__ = ("arrays", "numbers", "shape", "sizes", "spans")
+
+    def __init__(
+        self, arrays: tuple[Any, ...], sizes: Chunks, spans: Sequence[_Span],
+        numbers: Sequence[int], shape: Any,
+    ) -> None:
+        self.arrays, self.sizes, self.spans = arrays, sizes, spans
+        self.numbers, self.shape = numbers, shape
+
+    @property
+    def values(self) -> tuple[Any, ...]:  # type: ignore[override]
+        chosen = []
+        for each in self.arrays:
+            parts = [each[a:b] if at is None else each[a:b][at] for a, b, at in self.spans]
+            chosen.append(parts[0] if len(parts) == 1 else np.concatenate(parts))
+        number, local = found_in_chunks(self.sizes, chosen)
+        if len(self.numbers) == 1:
+            return None, tuple(local), (), self.shape
+        number = number.astype(np.min_scalar_type(self.numbers[-1]))
+        order = np.argsort(number, kind="stable")
+        cuts = np.searchsorted(number[order], self.numbers, side="right").tolist()
+        return order, tuple([each[order] for each in local]), cuts, self.shape
+
+    def __reduce__(self) -> Any:
+        return TaskDetails, self.values
 
 
 def found_in(node: Expr, axes: Index, places: tuple[Any, ...]) -> tuple[Any, list[Any]]:
     """Return the number of the block that each point is in, and where it is in the block."""
+    return found_in_chunks([node.chunks[axis] for axis in axes], places)
+
+
+def found_in_chunks(chunks: Sequence[Any], places: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Return the number of the block that each point is in, given the chunks of the axes."""
     local = []
     number: Any = 0
-    for axis, at in zip(axes, places, strict=True):
-        sizes = node.chunks[axis]
+    for sizes, at in zip(chunks, places, strict=True):
         if len(set(sizes[:-1])) <= 1 and sizes[0] >= sizes[-1]:
             block = at // max(sizes[0], 1)
             local.append(at - block * sizes[0])
@@ -299,30 +456,63 @@ def collect(axes: Index, dtype: np.dtype[Any], points: TaskDetails, *blocks: Any
     return shaped(out, first, shape)
 
 
-def taken_apart(axes: Index, points: TaskDetails, block: Any) -> tuple[Any, ...]:
-    """Return the points of a block that different blocks need.
-
-    points
-        Index arrays; and where in them the points of each begin and end.
-    """
-    local, cuts = points.values
-    return tuple([taken(block, axes, tuple([each[a:b] for each in local])) for a, b in cuts])
+def taken_apart(
+    axes: Index, dtype: np.dtype[Any], points: TaskDetails, *blocks: Any
+) -> tuple[Any, ...]:
+    """Return the points of blocks that different readers need: for each what `collect` gets."""
+    return tuple([collect(axes, dtype, each, *blocks) for each in points.values])
 
 
 def spread(first: int, dtype: np.dtype[Any], where: TaskDetails, *groups: Any) -> Any:
     """Return slices of sorted groups with their points where they go.
 
     where
-        Where the points of each slice go; the slices; how many points there are in all; and the
-        shape of the axes of points in the result.
+        Where the points of all slices go, one after the other; the slices; and the shape of the
+        axes of points in the result.
     """
-    to, spans, count, shape = where.values
+    order, spans, shape = where.values
     before, after = groups[0].shape[:first], groups[0].shape[first + 1:]
-    out = np.empty((*before, count, *after), dtype)
+    out = np.empty((*before, len(order), *after), dtype)
     lead = (slice(None),) * first
-    for group, places, (a, b) in zip(groups, to, spans, strict=True):
-        out[(*lead, places)] = group[(*lead, slice(a, b))]
+    start = 0
+    for group, (a, b) in zip(groups, spans, strict=True):
+        out[(*lead, order[start:start + b - a])] = group[(*lead, slice(a, b))]
+        start += b - a
     return shaped(out, first, shape)
+
+
+def write_apart(
+    axes: Index, dtype: np.dtype[Any], points: TaskDetails, file: ExchangeFile, block: Any
+) -> None:
+    """Write the points of a block that different readers need.
+
+    points
+        For each reader where they begin in the file, in elements, and what `collect` gets.
+    """
+    for start, chosen in points.values:
+        found = collect(axes, dtype, chosen, block)
+        file.write(start * dtype.itemsize, found.astype(dtype, copy=False))
+
+
+def read_spread(
+    first: int, dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, *written: None
+) -> Any:
+    """Return points in a file, which lie there in the order of groups, where they go.
+
+    where
+        Where they go; how many there are of each group; the shape of the axes of points in the
+        result; where they begin in the file, in elements; and the lengths of the axes before and
+        after those of points.
+    """
+    order, counts, shape, start, (before, after) = where.values
+    each = prod(before) * prod(after)
+    found = file.read(start * dtype.itemsize, len(order) * each * dtype.itemsize).view(dtype)
+    ends = [n * each for n in accumulate(counts)]
+    groups = [
+        part.reshape(*before, n, *after)
+        for part, n in zip(np.split(found, ends[:-1]), counts, strict=True)
+    ]
+    return spread(first, dtype, TaskDetails(order, [(0, n) for n in counts], shape), *groups)
 
 
 def take_slice(first: int, piece: TaskDetails, whole: Any) -> Any:
