@@ -32,7 +32,7 @@ from lazyflow.api.futures import Future
 from lazyflow.errors import WorkerDied
 from lazyflow.finalizers import Gone
 from lazyflow.graph.plan import make_plan
-from lazyflow.graph.task import function_name
+from lazyflow.graph.task import Task, function_name
 from lazyflow.interrupts import uninterrupted
 from lazyflow.recent import Recent
 from lazyflow.schedulers.core.errors.words import call_words
@@ -259,11 +259,14 @@ class SentCalls:
                 # Only one call may run again after a death of its worker: the others have run.
                 retries = 0 if sent.many else None
                 name = f"{name} x {len(sent.left)}" if sent.many else name
-                lazy = delayed(run_parcel, name=name, crash_retries=retries, traverse=False)
+                lazy: Callable[[Any], Task] = delayed(
+                    run_parcel, name=name, crash_retries=retries, traverse=False
+                )
                 task = lazy(self._parcel(sent))
             else:
                 call = _SubmittedCall(self._start, function, args, kwargs)
-                task = delayed(_outcome, name=name, traverse=False)(call)
+                lazy = delayed(_outcome, name=name, traverse=False)
+                task = lazy(call)
             plan = make_plan([task], False)
             sent.run, inners = context.copy().run(start_background, plan, self._options)
         except BaseException as error:

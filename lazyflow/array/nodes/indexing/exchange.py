@@ -5,8 +5,8 @@ task would read most of the data so: there each is cut into copies of the points
 as for a rechunk. Where every block needs points of every other, that would be as many edges as
 blocks squared. Then neighbouring sources are put together in groups and their points sorted by
 where they go, and neighbouring blocks are made together of one slice of each group: for n blocks
-about 2·√n tasks and n edges more than blocks. With a memory limit, points of which there are many go
-through a file, in which those of each block lie in a row.
+about 2·√n tasks and n edges more than blocks. With a memory limit, many points go through
+a file, in which those of each block lie in a row.
 """
 
 from __future__ import annotations
@@ -311,9 +311,9 @@ class Exchange:
         start, lengths = self._place(low, number, rest)
         first = self.points.start
         counts = np.diff(self.cuts[number])[groups].tolist()
-        lengths = lengths[:first], lengths[first:]
+        around = lengths[:first], lengths[first:]
         a, b = self.ends[number:number + 2]
-        where = TaskDetails(self.order[a:b], counts, shape, start, lengths)
+        where = TaskDetails(self.order[a:b], counts, shape, start, around)
         func = named("take-spread", read_spread, first, self.node.dtype)
         return low.task(func, (where, self.file, *written), self.node)
 
