@@ -4,7 +4,8 @@ Several callers compute one random graph after the other on ``scheduler="process
 ``crash_retries=1000``; a thread kills a random worker with SIGKILL every 0.2 s, if a task was done
 since the last kill. A wrong result, an error, a call that does not come back, or something left
 behind after `lazyflow.shutdown` make the exit status 1. With ``--persist-steps`` a chain of
-persisted steps goes first, killed alike.
+persisted steps goes first, killed alike. With ``--through`` nothing is killed: see
+`soak_spilling`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from benchmarks import soak_graphs as graphs
 from benchmarks.footprint import Footprint, footprint, mark_children, settled
 from benchmarks.memory import resident_bytes
 from benchmarks.pool_facts import pool_facts
+from benchmarks.soak_spilling import in_process
 
 SCHEDULER = "processes"
 CRASH_RETRIES = 1000  # kills from outside are not the task's fault
@@ -298,9 +300,13 @@ def options(argv: Sequence[str]) -> argparse.Namespace:
     add("--callers", type=int, default=2, metavar="N", help="threads that compute graphs")
     add("--persist-steps", type=int, default=0, metavar="N", help="persisted steps before that")
     add("--patience", type=float, default=60.0, metavar="T", help="seconds that a graph may take")
+    add("--through", type=float, metavar="GIB",
+        help="instead: so many GiB of chunks through a memory limit, spilled and read again")
+    add("--limit", type=int, default=2048, metavar="MIB", help="that limit")
     add("--json", metavar="FILE", help="write what was found to FILE")
     given = parser.parse_args(argv)
-    for name, least in (("kills", 0), ("workers", 1), ("callers", 1), ("persist_steps", 0)):
+    for name, least in (("kills", 0), ("workers", 1), ("callers", 1), ("persist_steps", 0),
+                        ("limit", 64)):
         if getattr(given, name) < least:
             parser.error(f"--{name.replace('_', '-')} {getattr(given, name)}: at least {least}")
     if given.json and not Path(given.json).resolve().parent.is_dir():
@@ -313,6 +319,8 @@ def options(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> int:
     """Print what was found; return 1 if anything of it is bad."""
     given = options(argv)
+    if given.through is not None:
+        return in_process(int(given.through * 2**30), given.limit << 20, given.seed)
     run, before, after = soak(given)
     found = run.found
     print(

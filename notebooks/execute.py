@@ -1,6 +1,6 @@
 """Execute the notebooks beside this file and store what they show; with --check, store nothing.
 
-    python notebooks/execute.py [--check]
+    python notebooks/execute.py [--check] [NUMBER ...]
 
 The kernel imports lazyflow from this checkout, needs the packages of the extra ``dev``, and works
 in this folder. A cell that is tagged ``raises-exception`` must raise, any other must not.
@@ -98,9 +98,12 @@ def main() -> int:
     """Execute all notebooks; return 1 when one does not do what it should."""
     parser = argparse.ArgumentParser(description="Execute the notebooks of this folder in place.")
     parser.add_argument("--check", action="store_true", help="execute, and write nothing")
-    check = parser.parse_args().check
-    failed = False
+    parser.add_argument("numbers", nargs="*", help="the first digits of those that are executed")
+    given = parser.parse_args()
+    check, failed = given.check, False
     for path in sorted(HERE.glob("*.ipynb")):
+        if given.numbers and not path.name.startswith(tuple(given.numbers)):
+            continue
         print(path.name, flush=True)
         try:
             notebook = executed(path, [] if check else [NO_WIDGETS])

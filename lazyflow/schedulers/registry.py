@@ -209,6 +209,8 @@ class Info(dict[str, Any]):
         return "\n".join([f"{'  ' * depth}{name}: {text}".rstrip()
                           for depth, name, text in self.rows()])
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return "<table>" + "".join([
             f"<tr><td style='text-align:left;padding-left:{depth + 0.5}em'>{escape(name)}</td>"

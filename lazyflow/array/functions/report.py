@@ -75,13 +75,13 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     lines = [
         line for node in below(nodes) if counts.get(node) for line in _lines(node, counts[node])
     ]
-    lines.append(_of_memory(low, wanted_tasks))
+    lines.append(_of_memory(low, wanted_tasks, keep))
     return Explanation(
         "\n".join([explain_passes(wanted, keep, fusion), *lines] if explain else lines)
     )
 
 
-def _of_memory(low: Lowering, wanted: Sequence[Task]) -> str:
+def _of_memory(low: Lowering, wanted: Sequence[Task], keep: bool) -> str:
     workers = config.get("num_workers") or config.cpu_count()
     sizes, limit = BlockSizes(low), limit_here()
     peak, results = projected_peak(sizes, wanted, workers)
@@ -92,10 +92,13 @@ def _of_memory(low: Lowering, wanted: Sequence[Task]) -> str:
     )
     if limit is None or peak <= limit:
         return line
-    most = max(sizes.needs(sizes.sure))
-    fits = "the rest is written to files" if most <= limit else (
-        f"a task alone needs {format_bytes(most)}, so that it will be refused")
-    return f"{line}; memory_limit is {format_bytes(limit)}: {fits}"
+    line += f"; memory_limit is {format_bytes(limit)}: "
+    sizes.give(() if keep else wanted)
+    most = max(sizes.needs(sizes.sure), default=0)
+    if most > limit:
+        return f"{line}a task alone needs {format_bytes(most)}, so that it will be refused"
+    but = "" if keep or results < limit else ", but not the results, which compute() returns"
+    return f"{line}the rest is written to files{but}"
 
 
 def _counted(workers: int) -> str:

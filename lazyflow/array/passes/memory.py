@@ -68,12 +68,21 @@ class BlockSizes:
         self.nodes: list[tuple[Expr, Task]] = []
         self.is_whole = True
         for (node, index), task in low.made():
+            if isinstance(node, Rechunk):  # through a file its tasks wait for others, which write
+                for x in task._inputs:
+                    if type(x._func) is not Item:
+                        self.known.setdefault(id(x), 0)
             size = _block_bytes(node, index)
             self.is_whole = self.is_whole and size is not None
             self.nodes.append((node, task))
             known = self.known[id(task)] = max(size or 0, self.known.get(id(task), 0))
             if size and _is_sure(node, task):
                 self.sure[id(task)] = known
+
+    def give(self, tasks: Iterable[Task]) -> None:
+        """Leave out what these tasks return: `compute` gives it to the caller."""
+        for task in tasks:
+            self.sure[id(task)] = self.known[id(task)] = 0
 
     def needs(self, sizes: dict[int, int]) -> list[int]:
         """Return what each task needs of memory to run, by some of the sizes."""
@@ -123,12 +132,12 @@ def check_fits(low: Lowering, limit: int, given: Iterable[Task]) -> int:
         What one task reads and returns is more.
     """
     sizes = BlockSizes(low)
-    for task in given:
-        sizes.sure[id(task)] = sizes.known[id(task)] = 0
+    largest = max(sizes.needs(sizes.known), default=0)
+    sizes.give(given)
     needs, least = sizes.needs(sizes.known), max(sizes.needs(sizes.sure), default=0)
     need = max(needs, default=0)
     if need <= limit:
-        return need
+        return largest
     if least > limit:
         needs, need = sizes.needs(sizes.sure), least
     node, task = sizes.nodes[needs.index(need)]
@@ -144,7 +153,7 @@ def check_fits(low: Lowering, limit: int, given: Iterable[Task]) -> int:
     if least > limit:
         raise StoreFull(f"{text}Nothing was run. {advice}")
     warnings.warn(text + advice, LazyflowWarning, stacklevel=users_depth())
-    return need
+    return largest
 
 
 def _rounded_up(size: int) -> str:
