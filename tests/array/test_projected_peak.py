@@ -84,3 +84,10 @@ def test_more_workers_and_a_limit_are_taken_into_account():
 def test_unknown_lengths_are_told():
     x = rows()
     assert "peak: at least about" in la.report(x[x > 0.5] * 2)
+
+
+def test_a_rechunk_that_will_go_through_a_file_needs_less():
+    (x,) = EXPRESSIONS["rows to columns"]()
+    peak = projected(la.report(x))[0]
+    with lf.config.set(memory_limit="4 MB"):
+        assert projected(la.report(x))[0] < peak / 2

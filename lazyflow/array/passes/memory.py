@@ -31,6 +31,7 @@ from lazyflow.graph.items import Item
 from lazyflow.graph.plan import Plan, choose_order, make_plan
 from lazyflow.graph.task import HELD, VALUE, Task, place_text, users_depth
 from lazyflow.store.sizes import format_bytes
+from lazyflow.store.spilling import LEAST
 
 #: Nodes whose blocks are views of others, or values that the caller has.
 _NO_MEMORY = (Const, InMemory, View)
@@ -136,7 +137,7 @@ def check_fits(low: Lowering, limit: int, given: Iterable[Task]) -> int:
     sizes.give(given)
     needs, least = sizes.needs(sizes.known), max(sizes.needs(sizes.sure), default=0)
     need = max(needs, default=0)
-    if need <= limit:
+    if need <= max(limit, LEAST):  # memory of fewer bytes is not counted
         return largest
     if least > limit:
         needs, need = sizes.needs(sizes.sure), least
