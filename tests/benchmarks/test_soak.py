@@ -182,3 +182,7 @@ class TestSoak:
         assert found["steps"] == (30 if "--persist-steps" in options else 0)
         if options[1] == "5":
             assert found["kills"] == found["deaths"] == 5
+
+    def test_chunks_go_through_a_memory_limit_and_nothing_is_wrong_or_left(self, capfd):
+        assert __main__.main(["soak", "--through", "0.15", "--limit", "128"]) == 0
+        assert capfd.readouterr().out.endswith("good\n")
