@@ -69,7 +69,7 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     wanted = [x.expr for x in arrays]
     fusion = config.get("array_fusion")
     nodes = optimize(wanted, keep, fusion)
-    low = Lowering()
+    low = Lowering(limit_here())
     wanted_tasks = list(chain.from_iterable(low.lower(nodes)))
     counts = low.counts()
     lines = [
