@@ -17,6 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from time import perf_counter
 from typing import Any
@@ -32,7 +33,8 @@ SIDES = ("lazyflow", "dask", "distributed")
 CASES = """
     x.sum() | ((x - x.mean(0)) / x.std(0)).max() | (x.T @ x).max() | x[x > 0.5].sum()
     x.rechunk((-1, 64)).max(axis=0).sum() | x.cumsum(axis=0)[-1].sum() | x[::-1].max()
-    (x + 1).persist().max()
+    (x + 1).persist().max() | stored(x.rechunk((-1, 8)))[:, 1].sum()
+    stored(x.T.rechunk((8, -1)))[1].sum()
 """
 
 
@@ -56,11 +58,23 @@ def run_case(side: str, expression: str, limit: int) -> tuple[float, int, float]
         start = perf_counter()
         numbers = la.arange(rows * COLUMNS, chunks=chunk * COLUMNS, dtype="f8")
         (x,) = base.persist(numbers.reshape(rows, COLUMNS) * (1 / (rows * COLUMNS)))
-        value = float(eval(expression, {"x": x, "la": la}).compute())
+        with tempfile.TemporaryDirectory() as folder:
+            names = {"x": x, "la": la, "stored": partial(stored, la, folder)}
+            value = float(eval(expression, names).compute())
         seconds = perf_counter() - start
         pids = [] if client is None else client.run(os.getpid).values()
         peak = max([peak_of(pid) for pid in pids], default=0) or peak_bytes()
     return value, peak, seconds
+
+
+def stored(la: Any, folder: str, x: Any) -> Any:
+    """Write an array to a zarr array without compression; return an array that reads it."""
+    zarr: Any = import_module("zarr")
+    target = zarr.create_array(
+        f"{folder}/x", shape=x.shape, chunks=x.chunksize, dtype=x.dtype, compressors=None
+    )
+    la.store(x, target, lock=False)
+    return la.from_array(target)
 
 
 def _client(limit: int) -> Any:
