@@ -145,9 +145,12 @@ class Executor(concurrent.futures.Executor):
                 raise ValueError(f"{name} must be 1 or more; got {number!r}")
         deadline = None if timeout is None else time.monotonic() + timeout
         items = zip(*iterables, strict=False)
+        if chunksize == 1:
+            sent = (self.submit(fn, *item) for item in items)
+            return _results(deque(islice(sent, buffersize)), sent, deadline)
         chunks = iter(lambda: list(islice(items, chunksize)), [])
         sent = (self.submit(_call_each, fn, chunk) for chunk in chunks)
-        return _results(deque(islice(sent, buffersize)), sent, deadline)
+        return _each_of(_results(deque(islice(sent, buffersize)), sent, deadline))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls.
@@ -189,15 +192,20 @@ def _results(
     try:
         while futures:
             left = None if deadline is None else deadline - time.monotonic()
-            values = futures[0].result(left)
+            value = [futures[0].result(left)]
             futures.popleft()
             futures.extend(islice(more, 1))
-            values.reverse()
-            while values:
-                yield values.pop()  # and keep none
+            yield value.pop()  # and keep none
     finally:
         for future in futures:
             future.cancel()
+
+
+def _each_of(chunks: Iterator[list[Any]]) -> Iterator[Any]:
+    for values in chunks:
+        values.reverse()
+        while values:
+            yield values.pop()
 
 
 def _call_each(function: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[Any]:
