@@ -37,9 +37,15 @@ from lazyflow.schedulers.registry import scheduler_named
 class Executor(concurrent.futures.Executor):
     """A `concurrent.futures.Executor` on threads, processes, ``distributed`` or Ray.
 
-    Its workers are lazyflow's, and stay warm for the next one. Functions and arguments are taken
-    as they are: lazy values and futures among them are not looked for. A worker process that dies
-    fails the calls that it ran, by `lazyflow.WorkerDied`, is replaced, and breaks nothing else.
+    On threads it has threads of its own, so that a call may wait for those of another executor.
+    Elsewhere its workers are lazyflow's, and stay warm for the next one. Calls see the context
+    variables of their `submit`. Functions and arguments are taken as they are: lazy values and
+    futures among them are not looked for.
+
+    A worker process that dies is replaced. Its call runs again as often as ``lazyflow.config``'s
+    ``crash_retries`` says, then fails by `lazyflow.WorkerDied`; nothing else fails. Short calls of
+    one function go to a process together; when it dies, those that had not been answered run again
+    one by one. With ``crash_retries=0``, for calls that must not run twice, each goes by itself.
 
     Parameters
     ----------
