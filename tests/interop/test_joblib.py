@@ -131,7 +131,7 @@ def test_no_more_calls_at_once_than_asked_for(prefer):
 
     Parallel(n_jobs=3, prefer=prefer)([delayed(abs)(1)] * 3)  # the pool has three workers now
     spans = Parallel(batch_size=1, pre_dispatch="all", prefer=prefer)([delayed(span)(0.05)] * 8)
-    assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) == 2
+    assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) <= 2
 
 
 def test_nested_calls_and_two_generators_at_once():
