@@ -1,7 +1,8 @@
-"""Programs of dask that run on lazyflow's workers by one line, beside the same on dask's own.
+"""Programs of dask, joblib and concurrent.futures on lazyflow's workers, beside their own.
 
 Every case is a function of one `Bench` and gives one `Table`. The work of a row is the same on all
-sides and is made with the neighbour's own functions; "lazyflow" is that work on lazyflow's workers.
+sides and is made with the neighbour's own functions; "lazyflow" is that work on lazyflow's workers,
+"joblib" on those of loky, "futures" on the standard library's.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 from benchmarks import bench as common
 from benchmarks import shapes
 from benchmarks.command import Suite
-from benchmarks.measure import Goal, Label, Table, Turn, clock
+from benchmarks.measure import Goal, Label, Row, Table, Turn, clock
 
-SIDES = ("lazyflow", "dask")
+SIDES = ("lazyflow", "dask", "joblib", "futures")
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,14 @@ class Size(common.Turns):
     """How much is measured. A goal is judged where its numbers are those of the full size."""
 
     leaves: int
+    calls: int
+    megabytes: int  # of the rows of a forest
 
 
 SIZES = {
-    "tiny": Size(2, 1, 200),
-    "small": Size(5, 3, 5_000),
-    "full": Size(9, 5, 5_000),
+    "tiny": Size(2, 1, 200, 100, 1),
+    "small": Size(5, 3, 5_000, 3_000, 20),
+    "full": Size(9, 5, 5_000, 3_000, 100),
 }
 
 
@@ -87,7 +90,133 @@ def tree(leaves: int) -> tuple[dict[str, Any], str]:
     return graph, level[0]
 
 
-CASES: dict[str, Callable[[Bench], Table]] = {case.__name__: case for case in (tasks_of_dask,)}
+def calls_of_joblib(bench: Bench) -> Table:
+    """Parallel of calls that take no time, on 2 processes; result = joblib / lazyflow"""
+    calls = bench.size.calls
+    right = list(range(calls))
+    turns: dict[Label, Turn] = {}
+    if bench.peer("joblib"):
+        for side, backend in backends().items():
+            turns["tiny calls", side] = partial(clock, partial(tiny_calls, backend, calls), right)
+    rows, failed = bench.measure(turns, "ms", 1e3)
+    for row in rows:
+        row.result = row.ratio("joblib", "lazyflow")
+        bench.judged(row, Goal(">=", 1), "calls")
+    return bench.table(calls_of_joblib, rows, failed, amount=f"{calls:,} calls")
+
+
+def backends() -> dict[str, str]:
+    """Return joblib's names of where it runs calls, by side."""
+    import lazyflow.interop.joblib  # noqa: F401  # registers it
+
+    return {"lazyflow": "lazyflow", "joblib": "loky"}
+
+
+def tiny_calls(backend: str, count: int) -> list[int]:
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config(backend=backend, n_jobs=shapes.WORKERS):
+        return list(Parallel()(delayed(abs)(-i) for i in range(count)))
+
+
+def forest(bench: Bench) -> Table:
+    """a forest of 8 small trees of scikit-learn; result = joblib / lazyflow"""
+    import numpy as np
+
+    features = 50
+    rows_count = bench.size.megabytes * 10**6 // (8 * features)
+    turns: dict[Label, Turn] = {}
+    if bench.peer("joblib") and bench.there("sklearn", "scikit-learn"):
+        random = np.random.default_rng(0)
+        x = random.normal(size=(rows_count, features))
+        y = (x[:, 0] > 0).astype(int)
+        for side, backend in backends().items():
+            turns["fit", side] = partial(clock, partial(fitted_trees, backend, x, y), 8)
+    rows, failed = bench.measure(turns, "s", 1, patience=20)
+    for row in rows:
+        row.result = row.ratio("joblib", "lazyflow")
+        bench.judged(row, Goal(">=", 1.3), "megabytes")
+    return bench.table(forest, rows, failed, amount=f"{bench.size.megabytes} MB of rows")
+
+
+def fitted_trees(backend: str, x: Any, y: Any) -> int:
+    from joblib import parallel_config
+    from sklearn.ensemble import RandomForestClassifier
+
+    model = RandomForestClassifier(
+        8, max_depth=2, max_features=2, max_samples=0.1, random_state=0, n_jobs=shapes.WORKERS)
+    with parallel_config(backend=backend, n_jobs=shapes.WORKERS):
+        return len(model.fit(x, y).estimators_)
+
+
+def executor_on_threads(bench: Bench) -> Table:
+    """an Executor's calls that take no time, on 2 threads; result = futures / lazyflow"""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with (
+        bench.lazyflow.Executor("threads", shapes.WORKERS) as ours,
+        ThreadPoolExecutor(shapes.WORKERS) as theirs,
+    ):
+        return executors(bench, executor_on_threads, {"lazyflow": ours, "futures": theirs}, 1)
+
+
+def executor_on_processes(bench: Bench) -> Table:
+    """an Executor's calls that take no time, on 2 processes; result = futures / lazyflow"""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    sides: dict[str, Any] = {}
+    if bench.peer("joblib"):
+        from joblib.externals.loky import get_reusable_executor
+
+        sides["joblib"] = get_reusable_executor(shapes.WORKERS)
+    with (
+        bench.lazyflow.Executor("processes", shapes.WORKERS) as ours,
+        ProcessPoolExecutor(shapes.WORKERS, get_context("forkserver")) as theirs,
+    ):
+        sides |= {"lazyflow": ours, "futures": theirs}
+        return executors(bench, executor_on_processes, sides, 2)
+
+
+def executors(
+    bench: Bench, case: Callable[[Bench], Table], sides: dict[str, Any], least: float
+) -> Table:
+    """Have executors make calls; the goal is `least` where many are under way together."""
+    rows: list[Row] = []
+    failed: dict[str, str] = {}
+    for label, work, calls, goal in (
+        ("submit", submitted, bench.size.calls, least),
+        ("map", mapped, bench.size.calls, least),
+        ("one by one", one_by_one, bench.size.calls // 10, 1),
+    ):
+        turns: dict[Label, Turn] = {
+            (label, side): partial(clock, partial(work, executor, calls), sum(range(calls)))
+            for side, executor in sides.items()
+        }
+        found, broken = bench.measure(turns, "µs/call", 1e6 / calls)
+        for row in found:
+            row.result = row.ratio("futures", "lazyflow")
+            bench.judged(row, Goal(">=", goal), "calls")
+        rows += found
+        failed |= broken
+    return bench.table(case, rows, failed, amount=f"{bench.size.calls:,} calls")
+
+
+def submitted(executor: Any, count: int) -> int:
+    futures = [executor.submit(abs, -i) for i in range(count)]
+    return sum([future.result() for future in futures])
+
+
+def mapped(executor: Any, count: int) -> int:
+    return sum(executor.map(abs, range(0, -count, -1)))
+
+
+def one_by_one(executor: Any, count: int) -> int:
+    return sum([executor.submit(abs, -i).result() for i in range(count)])
+
+
+ALL = (tasks_of_dask, calls_of_joblib, forest, executor_on_threads, executor_on_processes)
+CASES: dict[str, Callable[[Bench], Table]] = {case.__name__: case for case in ALL}
 
 
 main = Suite(
@@ -96,8 +225,8 @@ main = Suite(
     cases=CASES,
     sizes=SIZES,
     sides=SIDES,
-    packages=("lazyflow", "dask"),
+    packages=("lazyflow", "dask", "joblib", "scikit-learn"),
     make=Bench,
     alike=f"{shapes.WORKERS} workers on every side",
-    durations="tiny takes seconds, small and full half a minute; goals are for full",
+    durations="tiny takes seconds, small and full a minute; goals are for full",
 ).main

@@ -37,9 +37,15 @@ from lazyflow.schedulers.registry import scheduler_named
 class Executor(concurrent.futures.Executor):
     """A `concurrent.futures.Executor` on threads, processes, ``distributed`` or Ray.
 
-    Its workers are lazyflow's, and stay warm for the next one. Functions and arguments are taken
-    as they are: lazy values and futures among them are not looked for. A worker process that dies
-    fails the calls that it ran, by `lazyflow.WorkerDied`, is replaced, and breaks nothing else.
+    On threads it has threads of its own, so that a call may wait for those of another executor.
+    Elsewhere its workers are lazyflow's, and stay warm for the next one. Calls see the context
+    variables of their `submit`. Functions and arguments are taken as they are: lazy values and
+    futures among them are not looked for.
+
+    A worker process that dies is replaced. Its call runs again as often as ``lazyflow.config``'s
+    ``crash_retries`` says, then fails by `lazyflow.WorkerDied`; nothing else fails. Short calls of
+    one function go to a process together; when it dies, those that had not been answered run again
+    one by one. With ``crash_retries=0``, for calls that must not run twice, each goes by itself.
 
     Parameters
     ----------
@@ -145,9 +151,12 @@ class Executor(concurrent.futures.Executor):
                 raise ValueError(f"{name} must be 1 or more; got {number!r}")
         deadline = None if timeout is None else time.monotonic() + timeout
         items = zip(*iterables, strict=False)
+        if chunksize == 1:
+            sent = (self.submit(fn, *item) for item in items)
+            return _results(deque(islice(sent, buffersize)), sent, deadline)
         chunks = iter(lambda: list(islice(items, chunksize)), [])
         sent = (self.submit(_call_each, fn, chunk) for chunk in chunks)
-        return _results(deque(islice(sent, buffersize)), sent, deadline)
+        return _each_of(_results(deque(islice(sent, buffersize)), sent, deadline))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls.
@@ -189,15 +198,20 @@ def _results(
     try:
         while futures:
             left = None if deadline is None else deadline - time.monotonic()
-            values = futures[0].result(left)
+            value = [futures[0].result(left)]
             futures.popleft()
             futures.extend(islice(more, 1))
-            values.reverse()
-            while values:
-                yield values.pop()  # and keep none
+            yield value.pop()  # and keep none
     finally:
         for future in futures:
             future.cancel()
+
+
+def _each_of(chunks: Iterator[list[Any]]) -> Iterator[Any]:
+    for values in chunks:
+        values.reverse()
+        while values:
+            yield values.pop()
 
 
 def _call_each(function: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[Any]:
