@@ -67,11 +67,11 @@ class SampleSorted(Expr):
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         lane = (*index[:self.axis], *index[self.axis + 1:])
-        made: Lane = low.shared(self, lane, Lane, low, self, lane)
+        made: SortedLane = low.shared(self, lane, SortedLane, low, self, lane)
         return made.block(low, index[self.axis])
 
 
-class Lane:
+class SortedLane:
     """The tasks that sort the elements along one line.
 
     Attributes
