@@ -22,6 +22,8 @@ from importlib import import_module
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from benchmarks.command import check_options
 from benchmarks.memory import peak_bytes, peak_of
 from benchmarks.survey import LIBRARIES
@@ -33,8 +35,8 @@ SIDES = ("lazyflow", "dask", "distributed")
 CASES = """
     x.sum() | ((x - x.mean(0)) / x.std(0)).max() | (x.T @ x).max() | x[x > 0.5].sum()
     x.rechunk((-1, 64)).max(axis=0).sum() | x.cumsum(axis=0)[-1].sum() | x[::-1].max()
-    (x + 1).persist().max() | stored(x.rechunk((-1, 8)))[:, 1].sum()
-    stored(x.T.rechunk((8, -1)))[1].sum()
+    (x + 1).persist().max() | x[order].max() | la.sort(x.reshape(-1))[-1] | la.median(x)
+    stored(x.rechunk((-1, 8)))[:, 1].sum() | stored(x.T.rechunk((8, -1)))[1].sum()
 """
 
 
@@ -58,8 +60,9 @@ def run_case(side: str, expression: str, limit: int) -> tuple[float, int, float]
         start = perf_counter()
         numbers = la.arange(rows * COLUMNS, chunks=chunk * COLUMNS, dtype="f8")
         (x,) = base.persist(numbers.reshape(rows, COLUMNS) * (1 / (rows * COLUMNS)))
+        order = np.random.default_rng(0).permutation(rows)
         with tempfile.TemporaryDirectory() as folder:
-            names = {"x": x, "la": la, "stored": partial(stored, la, folder)}
+            names = {"x": x, "la": la, "order": order, "stored": partial(stored, la, folder)}
             value = float(eval(expression, names).compute())
         seconds = perf_counter() - start
         pids = [] if client is None else client.run(os.getpid).values()

@@ -22,6 +22,7 @@ from lazyflow.array.nodes.reductions import (
     tree,
     whole_along,
 )
+from lazyflow.array.nodes.sample_sort import is_long, sample_sorted
 
 # -- sorting ------------------------------------------------------------------------------------
 
@@ -37,6 +38,9 @@ def _sorted(func: Any, a: Any, axis: Any, dtype: Any, **keywords: Any) -> Array:
         keywords["order"] = tuple(keywords["order"])
     harmless = {**keywords, "kth": 0} if "kth" in keywords else keywords
     func(np.empty((1,) * node.ndim, node.dtype), **harmless)  # NumPy's checks
+    if is_long(node, axis) and keywords["order"] is None:
+        kind = None if "kth" in keywords else "stable" if keywords["stable"] else keywords["kind"]
+        return Array(sample_sorted(node, axis, kind, dtype is not None))
     op = NumpyOp(func, tuple(keywords.items()))
     return Array(along_axis(op, node, axis, dtype or node.dtype))
 
@@ -64,9 +68,11 @@ def sort(
     order: str | Sequence[str] | None = None, *, stable: bool | None = None,
     descending: Any = MISSING,
 ) -> Array:
-    """Return the elements sorted along an axis, which becomes one chunk.
+    """Return the elements sorted along an axis.
 
-    Parameters are those of ``np.sort``; in descending order, too, NaN comes last.
+    Parameters are those of ``np.sort``; in descending order, too, NaN comes last. The axis becomes
+    one chunk; one of more than eight times ``config.chunk_bytes`` stays in chunks, which many tasks
+    sort. Objects, and records by `order`, are always sorted by one task.
 
     >>> import lazyflow.array as la
     >>> la.sort(la.from_array([30, 10, 20], chunks=2)).compute()
@@ -86,7 +92,7 @@ def argsort(
     order: str | Sequence[str] | None = None, *, stable: bool | None = None,
     descending: Any = MISSING,
 ) -> Array:
-    """Return the indices of elements in sorted order along an axis, which becomes one chunk.
+    """Return the indices of elements in sorted order along an axis, in the chunks of `sort`.
 
     >>> import lazyflow.array as la
     >>> la.argsort(la.from_array([30, 10, 20], chunks=2)).compute()
@@ -114,7 +120,8 @@ def partition(
 ) -> Array:
     """Return the elements with the `kth` smallest at their sorted place along an axis.
 
-    Parameters are those of ``np.partition``. The axis becomes one chunk.
+    Parameters are those of ``np.partition``. The axis becomes one chunk; what is too much for that
+    is sorted, as by `sort`.
 
     >>> import lazyflow.array as la
     >>> la.partition(la.asarray([7, 1, 5, 3]), 1)[1].compute()

@@ -7,8 +7,8 @@ expr, selection, block_kinds
     no NumPy arrays.
 sources, views, align, elementwise, reductions, scan
     Where arrays come from, and the kinds that most functions are made of.
-rechunking, reshaped, joined, pieces, contraction, halo, indexing
-    Other chunks and shapes, products, neighbours, and index arrays.
+rechunking, reshaped, joined, pieces, contraction, halo, indexing, sample_sort
+    Other chunks and shapes, products, neighbours, index arrays, and sorts by many tasks.
 user_calls
     Functions of blocks: lazyflow's and users' own.
 task_parts, reading, blas_threads, lowering

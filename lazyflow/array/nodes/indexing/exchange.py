@@ -177,7 +177,9 @@ class Exchange:
         self.far = edges > _FEW * (sources + blocks) and self.together * self.next > 1
         if not (self.far or self.apart):
             return
-        self.has_points = np.bincount(source, minlength=sources) > 0
+        self.has_points = np.zeros(sources, bool)
+        for numbers in self.needed:
+            self.has_points[numbers] = True
         self._sort(source // kind.type(self.together) if self.together > 1 else source)
 
     def _sort(self, group: Any) -> None:

@@ -1,0 +1,304 @@
+"""Sorting along an axis that is too long for one task: each reads and makes a few chunks.
+
+Blocks are sorted (`runs`), and every s-th element of each run is a sample of what is where. Of all
+samples, in order, bounds are chosen that are near the places where the chunks of the result begin.
+What lies between two bounds is a bucket: a piece of each run, put together and sorted. Of `count`
+runs a bound is off by less than ``s * count`` places, less than a quarter of a chunk, so that a
+chunk of the result is a part of three neighbouring buckets at most; which part is known by how many
+elements of each run are below the bounds::
+
+    run  -->  sample  -->  bounds  -->  cuts of each run  -->  pieces  -->  bucket  -->  chunk
+
+Equal elements are ordered by their run and place, so bounds divide them, too: an array of equal
+elements has buckets as long as any other. The order is the stable one (for `places`, always).
+
+With a memory limit, runs are in a file, from which buckets are read. The way is that of sorting by
+regular sampling (Shi and Schaeffer 1992), but for the lengths of the result's chunks, which are
+known before anything is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from lazyflow import config
+from lazyflow.array.chunks import in_steps
+from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
+from lazyflow.array.nodes.rechunking import need_a_file, rechunk
+from lazyflow.array.nodes.task_parts import TaskDetails, named
+from lazyflow.graph.task import Task
+from lazyflow.store.exchange_file import ExchangeFile
+from lazyflow.store.spilling import limit_here
+
+_WHOLE = 8  # times `chunk_bytes` that one task sorts
+_PIECES = 32  # of a chunk of `chunk_bytes`: a piece of a run is about as large
+_RUNS = 32  # that a memory limit has room for at least: a task takes about five
+_FINE = 4  # a bound is off by less than a chunk's length over this
+
+
+class SampleSorted(Expr):
+    """The elements of a node in order along an axis, or their places.
+
+    inputs
+        A node with chunks of one length along the axis, but the last one, and of 1 along others.
+    algorithm
+        What is `kind` of ``np.sort``.
+    """
+
+    __slots__ = ("algorithm", "axis", "places")
+
+    def __init__(
+        self, inputs: tuple[Expr, ...], axis: int, algorithm: Any, places: bool,
+        dtype: np.dtype[Any],
+    ) -> None:
+        super().__init__(inputs, dtype, inputs[0].chunks)
+        self.axis = axis
+        self.algorithm = algorithm
+        self.places = places
+
+    @property
+    def name(self) -> str:
+        return "argsort" if self.places else "sort"
+
+    def make_block(self, low: MakesTasks, index: Index) -> Task:
+        lane = (*index[:self.axis], *index[self.axis + 1:])
+        made: SortedLane = low.shared(self, lane, SortedLane, low, self, lane)
+        return made.block(low, index[self.axis])
+
+
+class SortedLane:
+    """The tasks that sort the elements along one line.
+
+    Attributes
+    ----------
+    cuts
+        For each run a task of how many of its elements are below each bound.
+    """
+
+    def __init__(self, low: MakesTasks, node: SampleSorted, lane: Index) -> None:
+        self.node, name = node, node.name
+        source, axis = node.inputs[0], node.axis
+        self.sizes = node.chunks[axis]
+        self.count, n = len(self.sizes), sum(self.sizes)
+        self.dtype = dtype = run_dtype(source.dtype, node.places)
+        self.file: ExchangeFile | None = None
+        if low.memory_limit is not None and need_a_file(n * dtype.itemsize, low.memory_limit):
+            self.file = ExchangeFile(n * dtype.itemsize, low.memory_limit)
+        self.starts = [number * self.sizes[0] for number in range(self.count)]
+        step = max(self.sizes[0] // (_FINE * self.count), 1)
+        places = node.places
+        sort = named(f"{name}-run", sorted_run, node.algorithm, places, dtype, step, self.file)
+        each = [
+            low.task(sort, (TaskDetails(start), low.block(source, (*lane[:axis], i, *lane[axis:]))),
+                     node)
+            for i, start in enumerate(self.starts)
+        ]
+        self.runs: list[Any] = each
+        if self.file is None:
+            sample = named(f"{name}-sample", sampled, places, step)
+            each = [low.task(sample, (run,), node) for run in each]
+        else:  # read by the tasks that have the bounds: before, all would be read
+            self.runs = [self.file] * self.count
+        bounds = low.task(named(f"{name}-bounds", bounds_of, step, self.sizes), each, node)
+        cuts = named(f"{name}-count", cuts_of, places, dtype)
+        self.cuts = [
+            low.task(cuts, (TaskDetails(i, start, size), run, bounds), node)
+            for i, (start, size, run) in enumerate(
+                zip(self.starts, self.sizes, self.runs, strict=True)
+            )
+        ]
+        self.totals = low.task(named(f"{name}-count", totals_of), self.cuts, node)
+
+    def block(self, low: MakesTasks, number: int) -> Task:
+        """Return the task of one chunk of the result."""
+        near = range(max(number - 1, 0), min(number + 2, self.count))
+        start = self.starts[number]
+        where = TaskDetails(near.start, start, start + self.sizes[number], self.node.axis,
+                            self.node.ndim)
+        buckets = [low.shared(self.node, (id(self), i), self._bucket, low, i) for i in near]
+        func = named(self.node.name, chunk_of, self.node.places)
+        return low.task(func, (where, self.totals, *buckets), self.node)
+
+    def _bucket(self, low: MakesTasks, number: int) -> Task:
+        """Return the task of what lies between two bounds, in order."""
+        name, kind, places = f"{self.node.name}-bucket", self.node.algorithm, self.node.places
+        if self.file is None:
+            pieces = [
+                low.shared(self.node, (id(self), "cut", i), self._cut, low, i)[number]
+                for i in range(self.count)
+            ]
+            return low.task(named(name, merged_pieces, kind, places), pieces, self.node)
+        func = named(name, merged_of_file, kind, places, self.dtype, self.file)
+        return low.task(func, (TaskDetails(number, self.starts), *self.cuts), self.node)
+
+    def _cut(self, low: MakesTasks, number: int) -> list[Task]:
+        func = named(f"{self.node.name}-cut", run_pieces)
+        return low.parts(func, (self.cuts[number], self.runs[number]), self.node, self.count)
+
+
+def run_dtype(dtype: np.dtype[Any], places: bool) -> np.dtype[Any]:
+    """Return the dtype of runs: that of the elements, or of records of them and their places."""
+    return np.dtype([("value", dtype), ("place", np.intp)]) if places else dtype
+
+
+def _values(places: bool, run: Any) -> Any:
+    return run["value"] if places else run
+
+
+def sorted_run(
+    kind: Any, places: bool, dtype: np.dtype[Any], step: int, file: ExchangeFile | None,
+    where: TaskDetails, block: Any,
+) -> Any:
+    """Return the elements of a block in order; if there is a file, write them, return a sample.
+
+    where
+        The place of its first element.
+    """
+    (start,) = where.values
+    flat = block.ravel()
+    if places:
+        order = np.argsort(flat, kind="stable")
+        run: Any = np.empty(len(flat), dtype)
+        run["value"], run["place"] = flat[order], order + start
+    else:
+        run = np.array(flat)
+        run.sort(kind=kind)
+    if file is None:
+        return run
+    file.write(start * dtype.itemsize, run)
+    return sampled(places, step, run)
+
+
+def sampled(places: bool, step: int, run: Any) -> Any:
+    """Return every so many elements of a run."""
+    return np.array(_values(places, run)[step - 1::step])
+
+
+def bounds_of(step: int, sizes: Sequence[int], *samples: Any) -> tuple[Any, Any, Any]:
+    """Return elements near which chunks begin, with the numbers of their runs and their places."""
+    every = np.concatenate(samples)
+    lengths = [len(each) for each in samples]
+    run = np.repeat(np.arange(len(samples)), lengths)
+    place = np.concatenate([np.arange(n) for n in lengths]) * step + step - 1
+    order = np.argsort(every, kind="stable")
+    starts = np.cumsum(sizes)[:-1]
+    # The k-th sample has from k * step to k * step + len(samples) * step elements up to it.
+    k = (starts - len(samples) * (step - 1) // 2) // step - 1
+    chosen = order[k.clip(0, max(len(order) - 1, 0))]
+    return every[chosen], run[chosen], place[chosen]
+
+
+def cuts_of(
+    places: bool, dtype: np.dtype[Any], where: TaskDetails, run: Any, bounds: tuple[Any, Any, Any]
+) -> Any:
+    """Return how many elements of a run are up to each bound; 0 and its length are around them.
+
+    where
+        The number of the run, and where it lies in a file, if that is given for it.
+    """
+    number, start, size = where.values
+    if type(run) is ExchangeFile:
+        run = run.read(start * dtype.itemsize, size * dtype.itemsize).view(dtype)
+    bound, of_run, place = bounds
+    values = _values(places, run)
+    up_to = np.searchsorted(values, bound, side="right")
+    below = np.searchsorted(values, bound, side="left")
+    found = np.where(of_run > number, up_to, below)
+    found = np.where(of_run == number, place + 1, found)
+    return np.concatenate([[0], found, [len(run)]])
+
+
+def totals_of(*cuts: Any) -> Any:
+    """Return how many elements of all runs are up to each bound."""
+    return np.sum(cuts, axis=0)
+
+
+def run_pieces(cuts: Any, run: Any) -> tuple[Any, ...]:
+    """Return copies of the pieces of a run, so that it can be forgotten."""
+    return tuple([np.array(run[a:b]) for a, b in pairwise(cuts.tolist())])
+
+
+def merged_pieces(kind: Any, places: bool, *pieces: Any) -> Any:
+    """Return the elements of pieces of runs in order."""
+    return _in_order(np.concatenate(pieces, dtype=pieces[0].dtype), kind, places)
+
+
+def merged_of_file(
+    kind: Any, places: bool, dtype: np.dtype[Any], file: ExchangeFile, where: TaskDetails,
+    *cuts: Any,
+) -> Any:
+    """Return the elements of a bucket in order.
+
+    where
+        The number of the bucket, and where runs begin in the file.
+    """
+    number, starts = where.values
+    spans = [(start + each[number], each[number + 1] - each[number])
+             for start, each in zip(starts, cuts, strict=True)]
+    found = np.empty(sum([n for _, n in spans]), dtype)
+    at = 0
+    for start, n in spans:
+        piece = file.read(int(start) * dtype.itemsize, int(n) * dtype.itemsize)
+        found[at:at + n] = piece.view(dtype)
+        at += n
+    return _in_order(found, kind, places)
+
+
+def _in_order(found: Any, kind: Any, places: bool) -> Any:
+    if places:
+        return found[np.argsort(found["value"], kind="stable")]
+    found.sort(kind=kind)
+    return found
+
+
+def chunk_of(places: bool, where: TaskDetails, totals: Any, *buckets: Any) -> Any:
+    """Return a chunk of the result: a stretch of neighbouring buckets.
+
+    where
+        The number of the first bucket; where the chunk begins and ends; the axis and how many
+        there are.
+    """
+    first, start, stop, axis, ndim = where.values
+    parts = []
+    for number, bucket in enumerate(buckets, first):
+        begin = int(totals[number])
+        part = bucket[max(start - begin, 0):max(stop - begin, 0)]
+        parts.append(part["place"] if places else part)
+    found = np.concatenate(parts, dtype=parts[0].dtype)
+    return found.reshape((1,) * axis + (-1,) + (1,) * (ndim - 1 - axis))
+
+
+def is_long(node: Expr, axis: int) -> bool:
+    """Tell whether the elements along an axis are better sorted by many tasks.
+
+    Objects are not: what is compared is not what moves, and its size is not known.
+    """
+    n: Any = node.shape[axis]
+    dtype = node.dtype
+    if None in node.shape or not node.size or len(node.chunks[axis]) < 2 or dtype.hasobject:
+        return False
+    if dtype.kind == "V" and dtype.names is None:
+        return False
+    return bool(n * dtype.itemsize > _WHOLE * config.get("chunk_bytes"))
+
+
+def sample_sorted(node: Expr, axis: int, kind: Any, places: bool) -> Expr:
+    """Return the elements of a node in order along an axis, or their places, in many chunks."""
+    n: Any = node.shape[axis]
+    size = run_dtype(node.dtype, places).itemsize
+    least = isqrt(n * size * max(config.get("chunk_bytes") // _PIECES, 1))
+    limit = limit_here()
+    least = max((least if limit is None else min(least, limit // _RUNS)) // size, 1)
+    longest = max(node.chunks[axis])
+    length = longest * max(-(-least // longest), 1)  # joins blocks, and cuts none
+    chunks = [
+        in_steps(n, min(length, n)) if k == axis else (1,) * (m or 0)
+        for k, m in enumerate(node.shape)
+    ]
+    dtype = np.dtype(np.intp) if places else node.dtype
+    return SampleSorted((rechunk(node, tuple(chunks)),), axis, kind, places, dtype)
