@@ -7,11 +7,15 @@ sides and is made with the neighbour's own functions; "lazyflow" is that work on
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import add
 from typing import Any
+
+import numpy as np
 
 from benchmarks import bench as common
 from benchmarks import shapes
@@ -26,14 +30,17 @@ class Size(common.Turns):
     """How much is measured. A goal is judged where its numbers are those of the full size."""
 
     leaves: int
+    partitions: int
+    rows: int  # of each partition
+    days: int  # of which each is a chunk of a file
     calls: int
     megabytes: int  # of the rows of a forest
 
 
 SIZES = {
-    "tiny": Size(2, 1, 200, 100, 1),
-    "small": Size(5, 3, 5_000, 3_000, 20),
-    "full": Size(9, 5, 5_000, 3_000, 100),
+    "tiny": Size(2, 1, 200, 5, 100, 10, 100, 1),
+    "small": Size(5, 3, 5_000, 100, 2_000, 100, 3_000, 20),
+    "full": Size(9, 5, 5_000, 100, 20_000, 1_000, 3_000, 100),
 }
 
 
@@ -90,6 +97,67 @@ def tree(leaves: int) -> tuple[dict[str, Any], str]:
     return graph, level[0]
 
 
+def collections_of_dask(bench: Bench) -> Table:
+    """collections of dask, and xarray over dask, on 2 threads; result = dask / lazyflow"""
+    turns: dict[Label, Turn] = {}
+    with tempfile.TemporaryDirectory(prefix="lazyflow-bench-") as folder:
+        for label, made in _programs(bench, folder).items():
+            right = made.compute(scheduler="sync")
+            for side, get in bench.gets().items():
+                turn = partial(_computed, made, right, scheduler=get, num_workers=shapes.WORKERS)
+                turns[label, side] = turn
+        rows, failed = bench.measure(turns, "ms", 1e3)
+    for row in rows:
+        row.result = row.ratio("dask", "lazyflow")
+        bench.judged(row, Goal(">=", 1), "partitions", "rows", "days")
+    return bench.table(collections_of_dask, rows, failed)
+
+
+def _computed(made: Any, right: Any, **how: Any) -> float:
+    start = time.perf_counter()
+    answer = made.compute(**how)
+    seconds = time.perf_counter() - start
+    if not (answer.equals(right) if hasattr(right, "equals") else np.array_equal(answer, right)):
+        raise AssertionError(f"wrong answer: {str(answer)[:80]}")
+    return seconds
+
+
+def _programs(bench: Bench, folder: str) -> dict[str, Any]:
+    """Return collections of dask that are not computed yet, by what they do."""
+    found: dict[str, Any] = {}
+    size = bench.size
+    if not bench.dask:
+        return found
+    if bench.there("pandas") and bench.there("pyarrow"):
+        import dask.dataframe as dd
+        import pandas as pd
+
+        rows = np.arange(size.partitions * size.rows)
+        frame = pd.DataFrame({"key": rows * 7919 % 100, "value": rows * 0.5})
+        parts = dd.from_pandas(frame, npartitions=size.partitions)
+        found["frame.groupby.agg"] = parts.groupby("key").value.agg(["sum", "max", "count"])
+    import dask.array as da
+    import dask.bag as db
+
+    bag = db.from_sequence(range(size.partitions * size.rows // 10), npartitions=size.partitions)
+    found["bag.map.sum"] = bag.map(shapes.inc).filter(_is_odd).sum()
+    x = da.arange(size.days * size.days, chunks=size.days).reshape(size.days, size.days)
+    found["array.mean"] = (x + 1).mean(axis=0)
+    if bench.there("xarray") and bench.there("zarr"):
+        import xarray as xr
+
+        shape = size.days, 120, 180
+        data = np.random.default_rng(0).random(shape, dtype="f4")
+        field = xr.Dataset({"t": (("time", "y", "x"), data)}).chunk(time=1)
+        field.to_zarr(folder, consolidated=False)
+        found["xr.open_zarr.mean"] = xr.open_zarr(folder, consolidated=False).t.mean("time")
+    return found
+
+
+def _is_odd(n: int) -> bool:
+    return n % 2 == 1
+
+
 def calls_of_joblib(bench: Bench) -> Table:
     """Parallel of calls that take no time, on 2 processes; result = joblib / lazyflow"""
     calls = bench.size.calls
@@ -121,8 +189,6 @@ def tiny_calls(backend: str, count: int) -> list[int]:
 
 def forest(bench: Bench) -> Table:
     """a forest of 8 small trees of scikit-learn; result = joblib / lazyflow"""
-    import numpy as np
-
     features = 50
     rows_count = bench.size.megabytes * 10**6 // (8 * features)
     turns: dict[Label, Turn] = {}
@@ -215,7 +281,10 @@ def one_by_one(executor: Any, count: int) -> int:
     return sum([executor.submit(abs, -i).result() for i in range(count)])
 
 
-ALL = (tasks_of_dask, calls_of_joblib, forest, executor_on_threads, executor_on_processes)
+ALL = (
+    tasks_of_dask, collections_of_dask, calls_of_joblib, forest, executor_on_threads,
+    executor_on_processes,
+)
 CASES: dict[str, Callable[[Bench], Table]] = {case.__name__: case for case in ALL}
 
 
