@@ -12,6 +12,7 @@ from typing import Any
 
 from lazyflow.api.actors import Actor, PendingCalls
 from lazyflow.api.futures import Future
+from lazyflow.api.lazy import table_html
 from lazyflow.api.waiting import wait
 from lazyflow.finalizers import LastCall
 from lazyflow.graph.task import function_name
@@ -60,6 +61,14 @@ class ActorPool:
         self._pending = PendingCalls()
         self._dispatcher = _Dispatcher(handles)
         self._end = LastCall(self._dispatcher.close)
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {count}" for name, count in self._dispatcher.facts().items())
+        return f"<ActorPool: {facts}>"
+
+    def _repr_html_(self) -> str:
+        facts = self._dispatcher.facts()
+        return table_html("ActorPool", {name: str(count) for name, count in facts.items()})
 
     def submit(self, fn: Work, value: Any) -> Future:
         """Call ``fn(actor, value)`` once an actor is free; return the future of its result.
@@ -164,6 +173,16 @@ class _Dispatcher:
     def is_over(self) -> bool:
         """Whether every further call fails."""
         return all(host.is_over for host in self._hosts)
+
+    def facts(self) -> dict[str, int]:
+        """Return the numbers of actors, of those that are free or have ended, of waiting items."""
+        with self._lock:
+            return {
+                "actors": len(self._hosts),
+                "free": len(self._free),
+                "ended": sum(host.is_over for host in self._hosts),
+                "waiting items": len(self._waiting),
+            }
 
     def take(self, fn: Work, value: Any, inner: TaskFuture) -> None:
         """Queue a call, and begin it if an actor is free."""

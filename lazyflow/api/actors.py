@@ -26,7 +26,7 @@ from lazyflow.api.evaluate import (
     start_background,
 )
 from lazyflow.api.futures import Future
-from lazyflow.api.lazy import Delayed
+from lazyflow.api.lazy import Delayed, table_html
 from lazyflow.api.progress_events import watching
 from lazyflow.finalizers import LastCall, WeakValues
 from lazyflow.graph.binding import new_leaf, new_task
@@ -189,6 +189,9 @@ class PendingCalls:
         finally:
             self._sleepers.pop(gate, None)
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def add(self, future: TaskFuture) -> None:
         """Count a call as pending until its future is done."""
         self._calls.append(None)
@@ -298,6 +301,7 @@ class ClassDescription:
 class ActorCore:
     """One actor, shared by all handles on it in this process."""
 
+    where: str  # the scheduler that keeps it
     shares_memory = False
     number = 0
     host: ActorHost
@@ -398,6 +402,7 @@ class OwnCore(ActorCore):
         label = cls.__name__ if settings.name is None else f"{cls.__name__} {settings.name!r}"
         super().__init__(described, label, scheduler)
         self.cls = cls
+        self.where = scheduler.name
         self.name = settings.name
         self.number = next(_numbers)
         if not provides(scheduler, KeepsActors):
@@ -525,9 +530,17 @@ class Actor:
         return sorted(described.methods | described.attributes)
 
     def __repr__(self) -> str:
+        return f"<actor {self._core.label} on {self._core.where}>"
+
+    def _repr_html_(self) -> str:
         core = self._core
-        where = core.where if isinstance(core, BorrowedCore) else core.scheduler.name
-        return f"<actor {core.label} on {where}>"
+        return table_html(f"Actor {core.label}", {
+            "on": core.where,
+            "state": "ended" if core.host.is_over else "alive",
+            "pending calls of this process": str(len(core.pending)),
+            "methods": ", ".join(
+                sorted(each for each in core.described.methods if not each.startswith("_"))),
+        })
 
     def __eq__(self, other: Any) -> bool:
         return type(other) is Actor and other._core is self._core

@@ -33,7 +33,7 @@ from lazyflow.api.evaluate import (
     scheduler_or_default,
     start_background,
 )
-from lazyflow.api.lazy import Delayed
+from lazyflow.api.lazy import Delayed, table_html
 from lazyflow.api.waiting import woken_by
 from lazyflow.errors import SerializationError, TaskTimeout
 from lazyflow.graph.arguments import read_only
@@ -41,12 +41,12 @@ from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.kinds import ARRAY, ATOM, COLLECTION, FRAME, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.options import check_options
 from lazyflow.graph.plan import make_plan
-from lazyflow.graph.task import HELD, Task, function_name
+from lazyflow.graph.task import HELD, Task, function_name, place_text
 from lazyflow.interop.names import unknown_keyword
 from lazyflow.schedulers.core.base import Puts, provides
 from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.errors.failures import interrupted
-from lazyflow.schedulers.core.errors.words import summary
+from lazyflow.schedulers.core.errors.words import on_pages, summary
 from lazyflow.schedulers.core.future import CANCELLED, FAILED, TaskFuture, wait_for
 from lazyflow.schedulers.core.unfinished import unfinished
 from lazyflow.store.ownership import ResultHandover
@@ -311,6 +311,19 @@ class Future(concurrent.futures.Future[T], Collection):
 
     def __repr__(self) -> str:
         return f"<Future {self._inner.name}: {self._inner.state}>"
+
+    def _repr_html_(self) -> str:
+        inner = self._inner
+        rows = {"task": inner.name, "state": self.status}
+        if inner.done():
+            value, error = inner.local_outcome()
+            if error is not None:
+                rows["error"] = type(error).__name__
+            else:
+                rows["value"] = (
+                    "elsewhere, until it is asked for" if inner.is_elsewhere()
+                    else summary(value, scalars=on_pages()))
+        return table_html("Future", rows | {"made at": place_text(self._leaf)})
 
     def __copy__(self) -> Future[T]:
         return self

@@ -17,7 +17,7 @@ from lazyflow.api.dask_protocol import DaskCollection
 from lazyflow.api.evaluate import RunOptions
 from lazyflow.graph import plan
 from lazyflow.graph.binding import new_leaf, new_task
-from lazyflow.graph.items import annotated_length, items_of
+from lazyflow.graph.items import annotated_class, annotated_length, items_of
 from lazyflow.graph.options import DEFAULT, NAMED, OPERATOR, Options, annotation
 from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, task_name
 from lazyflow.schedulers.core.errors.words import call_text, leaf_text, on_messages, on_pages
@@ -381,19 +381,15 @@ class Delayed(NeedsValue, DaskCollection, Task, Generic[T_co]):
         return f"<Delayed {_description(self, on_messages())}>"
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        rows = {
+        return table_html("Delayed", {
             "task": _description(self, on_pages()),
             "made at": place_text(self),
             "inputs": str(len(self._inputs)),
-        }
-        left = "style='text-align:left'"
-        body = "".join(
-            f"<tr><th {left}>{k}</th><td {left}>{escape(v)}</td></tr>"
-            for k, v in rows.items()
-        )
-        return f"<table><caption><b>Delayed</b></caption>{body}</table>"
+        })
+
+    def __dir__(self) -> list[str]:
+        """Return the names to complete: those of the value, too, where its class is known."""
+        return sorted({*object.__dir__(self), *_names_of_value(self)})
 
     def __copy__(self) -> Delayed[T_co]:
         return self
@@ -457,3 +453,29 @@ def _description(task: Task, scalars: bool) -> str:
         future = task._args[0]
         return f"{future.name}: {future.state}"
     return call_text(task, list(task._inputs), scalars)
+
+
+def _names_of_value(task: Task) -> list[str]:
+    """Return the public attributes of a task's value: of itself, if it is here, or of its class."""
+    what: Any = None
+    if task._func is VALUE:
+        what = task._args[0]
+    elif task._func is HELD:
+        future = task._args[0]
+        if future.done() and not future.is_elsewhere():
+            what = future.local_outcome()[0]
+    else:
+        what = annotated_class(task._func)
+    return [] if what is None else [name for name in dir(what) if not name.startswith("_")]
+
+
+def table_html(title: str, rows: dict[str, str]) -> str:
+    """Return a table for a notebook: a row for each text, by its name."""
+    from html import escape
+
+    left = "style='text-align:left'"
+    body = "".join(
+        f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(text)}</td></tr>"
+        for name, text in rows.items()
+    )
+    return f"<table><caption><b>{escape(title)}</b></caption>{body}</table>"

@@ -1,4 +1,4 @@
-"""Results with several parts: their number, as declared or annotated, and the parts.
+"""What is known of results before they are there: the number of their parts, and their class.
 
 `typing.get_type_hints` fails where a string annotation, even that of an argument, has names that
 are only imported for type checkers. Such names do not matter here.
@@ -105,8 +105,6 @@ def annotated_length(func: Any) -> int | None:
     """
     try:
         hint = _return_hint(func)
-        if typing.get_origin(hint) is typing.Annotated:
-            hint = hint.__origin__
         if typing.get_origin(hint) is not tuple or hint is typing.Tuple:  # noqa: UP006
             return None
         parts = typing.get_args(hint)
@@ -115,6 +113,21 @@ def annotated_length(func: Any) -> int | None:
     if any(part is Ellipsis or _is_unpacked(part) for part in parts):
         return None
     return len(parts)
+
+
+def annotated_class(func: Any) -> type | None:
+    """Return the class of a callable's results if it is one, or its annotation names one.
+
+    >>> def f() -> "dict[str, int]": ...
+    >>> annotated_class(f), annotated_class(list), annotated_class(abs)
+    (<class 'dict'>, <class 'list'>, None)
+    """
+    try:
+        found = func if isinstance(func, type) else _return_hint(func)
+        found = typing.get_origin(found) or found
+    except Exception:  # as above
+        return None
+    return found if isinstance(found, type) and found is not object else None
 
 
 def _is_unpacked(part: Any) -> bool:
@@ -130,8 +143,8 @@ def _return_hint(func: Any) -> Any:
     hint = func.__annotations__.get("return")
     if isinstance(hint, str):
         names: Any = _Names(func.__globals__)
-        return eval(hint, {}, names)  # the user's own code, as typing does it
-    return hint
+        hint = eval(hint, {}, names)  # the user's own code, as typing does it
+    return hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
 
 
 def _plain_function(func: Any) -> Any:
