@@ -20,6 +20,7 @@ import mmap
 import os
 import sys
 from collections import deque
+from math import prod
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
@@ -218,6 +219,12 @@ class KeptArray:
         self._layout = array.shape, array.dtype, array.strides
         self._offset = offset
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the array."""
+        shape, dtype, _ = self._layout
+        return int(prod(shape)) * int(dtype.itemsize)
+
     def opened(self) -> Any:
         """Return the array, which can't be written to."""
         data = self._memory.bytes  # read once: the thread sets the range first
@@ -268,6 +275,19 @@ def keep(array: Any, limit: int) -> Any:
     del array, memory
     _ledger.make_room(limit)
     return kept
+
+
+def kept_again(array: Any) -> KeptArray | None:
+    """Return what is stored for an array that shows a part of the file; None: it shows none."""
+    owner = array
+    while type(owner) is not _Mapping:
+        owner = owner.obj if type(owner) is memoryview else getattr(owner, "base", None)
+        if owner is None:
+            return None
+    memory = KeptMemory(None)
+    memory.range = owner.held
+    start = _address(sys.modules["numpy"].frombuffer(owner, "u1"))
+    return KeptArray(memory, array, _address(array) - start)
 
 
 def _address(array: Any) -> int:
