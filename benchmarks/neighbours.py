@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from operator import add
@@ -231,16 +232,17 @@ def executor_on_processes(bench: Bench) -> Table:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    sides: dict[str, Any] = {}
-    if bench.peer("joblib"):
-        from joblib.externals.loky import get_reusable_executor
+    with ExitStack() as ends:
+        sides = {
+            "lazyflow": bench.lazyflow.Executor("processes", shapes.WORKERS),
+            "futures": ProcessPoolExecutor(shapes.WORKERS, get_context("forkserver")),
+        }
+        if bench.peer("joblib"):
+            from joblib.externals.loky import get_reusable_executor
 
-        sides["joblib"] = get_reusable_executor(shapes.WORKERS)
-    with (
-        bench.lazyflow.Executor("processes", shapes.WORKERS) as ours,
-        ProcessPoolExecutor(shapes.WORKERS, get_context("forkserver")) as theirs,
-    ):
-        sides |= {"lazyflow": ours, "futures": theirs}
+            sides["joblib"] = get_reusable_executor(shapes.WORKERS)  # ended for joblib's own
+        for executor in sides.values():
+            ends.enter_context(executor)
         return executors(bench, executor_on_processes, sides, 2)
 
 
