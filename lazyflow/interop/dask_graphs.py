@@ -85,7 +85,7 @@ class _Node:
 class _FlatNode(_Node):
     """Calls the function of a node whose arguments are values of others and literals.
 
-    `names` are the positions of those values.
+    `names` are the positions of those values, empty where no argument or every one is such.
     """
 
     __slots__ = ()
@@ -93,10 +93,10 @@ class _FlatNode(_Node):
     def __call__(self, *given: Any) -> _Box:
         __tracebackhide__ = True
         node, at = self.node, self.names
-        if not at:
+        if not given:
             return _Box(node.func(*node.args))
         values = [box.value for box in given]
-        if len(at) < len(node.args):
+        if at:
             args = list(node.args)
             for position, value in zip(at, values, strict=True):
                 args[position] = value
@@ -348,7 +348,8 @@ def _call_of(
             elif _evaluations[type(arg)] is not None:
                 break
         else:
-            return _FlatNode(node, positions), tuple(inputs)
+            mixed = 0 < len(positions) < len(node.args)
+            return _FlatNode(node, positions if mixed else ()), tuple(inputs)
     return _Node(node, names), tuple([made[name] for name in names])
 
 
