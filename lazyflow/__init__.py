@@ -51,7 +51,7 @@ from lazyflow.schedulers.registry import info, shutdown
 if TYPE_CHECKING:
     from lazyflow.api.actor_pool import ActorPool
     from lazyflow.api.actors import actor, get_actor
-    from lazyflow.api.decorator import tree_reduce
+    from lazyflow.api.decorator import from_map, tree_reduce
     from lazyflow.api.executors import Executor
     from lazyflow.api.futures import Future, put, submit
     from lazyflow.api.futures import map as map
@@ -93,6 +93,7 @@ __all__ = [
     "config",
     "dashboard",
     "delayed",
+    "from_map",
     "gather",
     "get_actor",
     "info",
@@ -126,6 +127,7 @@ _ON_FIRST_USE = {
     "actor": "lazyflow.api.actors",
     "get_actor": "lazyflow.api.actors",
     "as_completed": "lazyflow.api.waiting",
+    "from_map": "lazyflow.api.decorator",
     "rerun": "lazyflow.api.rerunning",
     "tokenize": "lazyflow.graph.tokens.tokenize",
     "trace": "lazyflow.api.tracing",

@@ -25,7 +25,7 @@ The modules; each imports only those above it, and a test checks this::
     dask_protocol    what dask asks lazy values, which it takes as its own
     lazy             `Delayed`: tasks that behave like their results, and what they refuse
     collection       `Collection`: other objects that are made of tasks
-    decorator        `delayed`, `tree_reduce`
+    decorator        `delayed`, `from_map`, `tree_reduce`
     rerunning        `rerun`: repeats a failed task, for a debugger
     tracing          `trace`: plans a graph once and runs it again with other values
     futures          `Future`, `submit`, `map` and `put`, and the thread of users' callbacks

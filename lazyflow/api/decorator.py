@@ -1,4 +1,6 @@
-"""`delayed`: makes a function lazy, so that a call makes a task; `tree_reduce` joins values."""
+"""`delayed`: makes a function lazy, so that a call makes a task; `from_map` makes many calls,
+`tree_reduce` joins values.
+"""
 
 from __future__ import annotations
 
@@ -442,7 +444,64 @@ def check_keywords(func: Any, kwargs: dict[str, Any]) -> None:
             pass
 
 
-# -- reductions of many lazy values as a tree ---------------------------------------------
+# -- many calls of one function, and their results joined as a tree --------------------------
+
+
+def from_map(
+    func: Callable[..., T], /, *iterables: Iterable[Any], args: Iterable[Any] = (), **kwargs: Any
+) -> list[Delayed[T]]:
+    """Call a function lazily for every item, as for the files of a data set.
+
+    Parameters
+    ----------
+    func
+        Any callable. The options of a delayed function apply (``retries``, ``pure``, ...).
+    *iterables
+        As for the builtin `map`, but of one length.
+    args, **kwargs
+        Further arguments of every call, behind those of the iterables.
+
+    Returns
+    -------
+    list of Delayed
+        The calls in the order of the items. `compute` takes the list, and so do other lazy calls
+        and the estimators of `lazyflow.learn`.
+
+    Raises
+    ------
+    ValueError
+        The iterables differ in length, or there are none.
+
+    Examples
+    --------
+    >>> from lazyflow import compute, from_map
+    >>> parts = from_map(pow, [1, 2, 3], args=(2,))
+    >>> parts[1]
+    <Delayed pow(2, 2)>
+    >>> compute(parts)
+    ([1, 4, 9],)
+
+    With pandas: ``from_map(pandas.read_parquet, paths, columns=["day", "price"])``.
+    """
+    items = list(map(list, iterables))
+    if len({len(each) for each in items}) != 1:
+        lengths = ", ".join(str(len(each)) for each in items) or "none"
+        raise ValueError(
+            f"from_map() calls a function for the items of iterables of one length; got {lengths}. "
+            "What is the same for every call goes into args=(...) or keywords"
+        )
+    lazy = delayed(func)
+    if not isinstance(lazy, DelayedFunction):
+        raise TypeError(
+            f"from_map() takes a function and items; got {summary(func)} as the function"
+        )
+    calls, more = [], tuple(args)
+    for each in zip(*items, strict=True):  # a comprehension is a frame before Python 3.12
+        calls.append(new_task(  # noqa: PERF401
+            Delayed, lazy.__wrapped__, (*each, *more), kwargs, lazy._called_options,
+            traverse=lazy._traverse, depth=2,
+        ))
+    return calls
 
 
 def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every: int = 8) -> Any:

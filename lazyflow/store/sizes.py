@@ -55,6 +55,8 @@ def _of_one(value: Any) -> int:
     try:
         if library in ("numpy", "pyarrow"):
             return int(value.nbytes)
+        if library == "polars" and hasattr(value, "estimated_size"):
+            return int(value.estimated_size())
         if library == "pandas" and hasattr(value, "memory_usage"):
             usage = value.memory_usage(deep=False)
             return int(usage if isinstance(usage, int) else usage.sum())

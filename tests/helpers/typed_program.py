@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import reveal_type
 
 import lazyflow
-from lazyflow import Delayed, Future, compute, delayed, persist, put, submit
+from lazyflow import Delayed, Future, compute, delayed, from_map, persist, put, submit
 
 
 @delayed
@@ -64,6 +64,7 @@ reveal_type(submit(len, add(1)).result())  # int
 reveal_type(submit(fetch.__wrapped__, "u").result())  # bytes
 reveal_type(lazyflow.map(str, [1, 2]))  # list[Future[str]]
 reveal_type(put([1.0]).result())  # list[float]
+reveal_type(from_map(len, ["a"]))  # list[Delayed[int]]
 reveal_type(lazyflow.actor(Counter)().add(1))  # Future[Any]
 
 

@@ -33,6 +33,7 @@ from lazyflow.store.pickling.classes import (
     names_itself,
     variable_of_main,
 )
+from lazyflow.store.pickling.frames import reducer_of_table
 from lazyflow.system import mapped_path
 
 # -- values that lie in files, sent to other processes of this machine by path ------------
@@ -476,6 +477,8 @@ def _reducer_for(cls: type) -> Reduce | None:
     module = cls.__module__
     if type(module) is str and module.startswith("h5py._hl."):
         return lambda pickler, obj: reduce_h5py(obj) if hasattr(obj, "file") else NotImplemented
+    if module == "pyarrow.lib" or (type(module) is str and module.startswith("polars.")):
+        return reducer_of_table(cls)
     if module == "numpy":
         return _reducer_for_numpy(cls)
     if type(module) is str and module.partition(".")[0] in sys.stdlib_module_names:
