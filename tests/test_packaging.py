@@ -152,11 +152,12 @@ BUDGET = {"lazyflow": (52, 50), "lazyflow.array": (100, 80)}
 #: What no import loads: each takes milliseconds, or brings what does.
 HEAVY = {
     "argparse", "asyncio", "bokeh", "cloudpickle", "concurrent", "dask", "distributed", "email",
-    "h5py", "hashlib", "http", "importlib.metadata", "joblib", "json", "lazyflow.array.functions",
-    "lazyflow.array.kernels.run", "lazyflow.array.random", "lazyflow.diagnostics", "llvmlite",
-    "logging", "multiprocessing", "numba", "numpy.ma", "numpy.random", "numpy.testing", "pandas",
-    "pathlib", "polars", "pyarrow", "ray", "rich", "scipy", "shutil", "sklearn", "socket", "ssl",
-    "subprocess", "tempfile", "torch", "tqdm", "unittest", "urllib", "uuid", "xarray", "zarr",
+    "h5py", "hashlib", "html", "http", "importlib.metadata", "joblib", "json",
+    "lazyflow.array.functions", "lazyflow.array.kernels.run", "lazyflow.array.random",
+    "lazyflow.diagnostics", "llvmlite", "logging", "multiprocessing", "numba", "numpy.ma",
+    "numpy.random", "numpy.testing", "pandas", "pathlib", "polars", "pyarrow", "ray", "rich",
+    "scipy", "shutil", "sklearn", "socket", "ssl", "subprocess", "tempfile", "torch", "tqdm",
+    "unittest", "urllib", "uuid", "xarray", "zarr",
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from html import escape
 from typing import Any
 
 from lazyflow import config
@@ -212,6 +211,8 @@ class Info(dict[str, Any]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         return "<table>" + "".join([
             f"<tr><td style='text-align:left;padding-left:{depth + 0.5}em'>{escape(name)}</td>"
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
