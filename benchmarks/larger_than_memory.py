@@ -2,7 +2,8 @@
 
 The data are made and persisted, then computed on, on two threads. Times include both. dask's
 threads have no limit: what they take shows what there is to be spilled. `distributed` has one of
-its own: a process of two threads, which is given the same limit. The disk's own time is that of
+its own: a process of two threads, which is given the same limit. With ``--cluster``, both run on
+two workers of `distributed` with one thread and the limit each. The disk's own time is that of
 writing what does not fit, and of reading all of it once.
 """
 
@@ -30,13 +31,16 @@ from benchmarks.survey import LIBRARIES
 
 MIB = 1 << 20
 COLUMNS = 512
-SIDES = ("lazyflow", "dask", "distributed")
+SIDES = ("lazyflow", "dask", "dask/1")  # on threads, or on so many workers of distributed
+CLUSTER_SIDES = ("lazyflow/2", "dask/2")
+CHUNKS = 128  # of the size of the limit, on clusters; else they are of 8 MiB
 
 CASES = """
     x.sum() | ((x - x.mean(0)) / x.std(0)).max() | (x.T @ x).max() | x[x > 0.5].sum()
     x.rechunk((-1, 64)).max(axis=0).sum() | x.cumsum(axis=0)[-1].sum() | x[::-1].max()
     (x + 1).persist().max() | x[order].max() | la.sort(x.reshape(-1))[-1] | la.median(x)
     stored(x.rechunk((-1, 8)))[:, 1].sum() | stored(x.T.rechunk((8, -1)))[1].sum()
+    x.rechunk((-1, 16)).persist().sum() | x.cumsum(axis=0).persist().max()
 """
 
 
@@ -47,16 +51,16 @@ def expressions() -> list[str]:
 
 def run_case(side: str, expression: str, limit: int) -> tuple[float, int, float]:
     """Return the value, the most bytes that a process took, and the seconds of one case."""
-    la = import_module(LIBRARIES["dask" if side == "distributed" else side])
-    base: Any = import_module("lazyflow" if side == "lazyflow" else "dask")
-    rows, chunk = 4 * limit // (8 * COLUMNS), 8 * MIB // (8 * COLUMNS)
+    library, _, workers = side.partition("/")
+    la, base = import_module(LIBRARIES[library]), import_module(library)
+    rows = 4 * limit // (8 * COLUMNS)
+    chunk = (limit // CHUNKS if side in CLUSTER_SIDES else 8 * MIB) // (8 * COLUMNS)
+    base.config.set(scheduler="threads", num_workers=2)
     if side == "lazyflow":
-        base.config.set(memory_limit=limit, scheduler="threads", num_workers=2)
-        holding: Any = nullcontext()
-    else:
-        base.config.set(scheduler="threads", num_workers=2)
-        holding = _client(limit) if side == "distributed" else nullcontext()
-    with holding as client:
+        base.config.set(memory_limit=limit)
+    with _client(limit, int(workers)) if workers else nullcontext() as client:
+        if client is not None:
+            base.config.set(scheduler=client)
         start = perf_counter()
         numbers = la.arange(rows * COLUMNS, chunks=chunk * COLUMNS, dtype="f8")
         (x,) = base.persist(numbers.reshape(rows, COLUMNS) * (1 / (rows * COLUMNS)))
@@ -80,23 +84,25 @@ def stored(la: Any, folder: str, x: Any) -> Any:
     return la.from_array(target)
 
 
-def _client(limit: int) -> Any:
+def _client(limit: int, workers: int) -> Any:
     distributed: Any = import_module("distributed")
     return distributed.Client(
-        n_workers=1, threads_per_worker=2, memory_limit=limit, dashboard_address=None,
+        n_workers=workers, threads_per_worker=2 // workers, memory_limit=limit,
+        dashboard_address=None,
         local_directory=tempfile.gettempdir(), silence_logs=50,
     )
 
 
-def disk_seconds(limit: int) -> float:
-    """Return the seconds for writing three times the limit, and reading four times as much."""
+def disk_seconds(limit: int, held: int = 1) -> float:
+    """Return the seconds for reading four times the limit, and writing all but so many of them."""
     block = os.urandom(8 * MIB)
     start = perf_counter()
     with tempfile.TemporaryFile(buffering=0) as file:
-        for _ in range(3 * limit // len(block)):
+        written = (4 - held) * limit
+        for _ in range(written // len(block)):
             file.write(block)
         for at in range(4 * limit // len(block)):
-            file.seek(at * len(block) % max(1, 3 * limit - len(block)))
+            file.seek(at * len(block) % max(1, written - len(block)))
             file.read(len(block))
     return perf_counter() - start
 
@@ -118,24 +124,26 @@ def main(argv: Sequence[str]) -> int:
     """Print peak and seconds of each case; return 1 where ours is above 1.2 of the limit."""
     given = _options(argv)
     limit = given.limit * MIB
-    print(f"limit {given.limit} MiB, data {4 * given.limit} MiB; two threads; the disk's own time "
-          f"{disk_seconds(limit):.1f} s")
-    print(f"{'peak / limit, seconds':44}" + "".join(f"{side:>30}" for side in SIDES))
+    sides, where = (CLUSTER_SIDES, "workers") if given.cluster else (SIDES, "threads")
+    disk = disk_seconds(limit, 2 if given.cluster else 1)
+    print(f"limit {given.limit} MiB, data {4 * given.limit} MiB; two {where}; the disk's own time "
+          f"{disk:.1f} s")
+    print(f"{'peak / limit, seconds, / disk':44}" + "".join(f"{side:>30}" for side in sides))
     above = 0
     for expression in expressions():
         if given.only not in expression:
             continue
         cells, values = [], []
-        for side in SIDES:
+        for side in sides:
             found = measured(side, expression, limit, given.timeout)
             if isinstance(found, str):
                 cells.append(found)
-                above += side == "lazyflow"
+                above += side == sides[0]
                 continue
             value, peak, seconds = found
             values.append(value)
-            cells.append(f"{peak / limit:.2f} {seconds:7.1f} s")
-            above += side == "lazyflow" and peak > 1.2 * limit
+            cells.append(f"{peak / limit:.2f} {seconds:7.1f} s {seconds / disk:6.1f}")
+            above += side == sides[0] and peak > 1.2 * limit
         differ = values and max(values) - min(values) > 1e-6 * abs(max(values, key=abs))
         print(f"{expression[:43]:44}" + "".join(f"{cell[:28]:>30}" for cell in cells)
               + ("  differ" if differ else ""), flush=True)
@@ -147,6 +155,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks memory", description=__doc__)
     add = parser.add_argument
     add("--limit", type=int, default=512, metavar="MIB", help="of each side")
+    add("--cluster", action="store_true", help="on two workers of distributed")
     add("--timeout", type=float, default=180, metavar="SECONDS", help="of one case")
     add("--only", default="", metavar="TEXT", help="expressions with this text")
     given = parser.parse_args(argv)

@@ -309,8 +309,8 @@ class _Grouping:
             (last,) = source.parts
             held = self.peak[last] + pack.given
             if (
-                source.weight + pack.weight <= self.limits.seconds and held <= self.limits.held
-                and last not in self.showing | self.alone
+                source.weight < inf and pack.weight <= self.limits.seconds
+                and held <= self.limits.held and last not in self.showing | self.alone
                 and set(self.plan.uses(last)) <= set(pack.members)
             ):
                 pack.members += source.members

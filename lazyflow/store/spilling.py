@@ -325,6 +325,19 @@ def tasks_at_once(size: int, limit: int) -> int:
     return max(1, int(room) // max(1, size))
 
 
+def stand_in_again(array: Any, keeper: str) -> KeptArray | None:
+    """Return a `KeptArray` of an array that shows a part of the file; None: it shows none."""
+    owner = array
+    while type(owner) is not _Mapping:
+        owner = owner.obj if type(owner) is memoryview else getattr(owner, "base", None)
+        if owner is None:
+            return None
+    memory = KeptMemory(None, keeper)
+    memory.range = owner.held
+    start = _address(sys.modules["numpy"].frombuffer(owner, "u1"))
+    return KeptArray(memory, array, _address(array) - start)
+
+
 def _address(array: Any) -> int:
     address: int = array.__array_interface__["data"][0]
     return address

@@ -15,6 +15,9 @@ lazyflow never ends a cluster that the user started.
   sent once. Output, log records and warnings of tasks stay in the workers' own logs.
 - On distributed, large values go between the client and a worker directly. If the client can't
   connect to workers, they go through the scheduler, as with ``Client(direct_to_workers=False)``.
+- Arrays of more than the workers' memory: on distributed, large results are kept in memory up to
+  ``distributed.worker.memory.target`` (60 %) of a worker's limit, and beyond in one file of the
+  worker, in its ``local_directory`` or in ``spill_folder``. ``memory_limit=`` is refused.
 - Exceptions of tasks never reach the engine's own error handling. A task that kills its workers
   fails with `WorkerDied`, and only that task fails; when the scheduler is gone, waiting ends with
   `SchedulerLost`. A kept result that is lost with its worker is made again there, unless one of its

@@ -247,6 +247,11 @@ class Engine(ABC):
     def width(self) -> int:
         """Return how many tasks the workers can run at once."""
 
+    def next_place(self) -> str:
+        """Return where a group should run, each worker in turn; empty if that can't be asked for.
+        """
+        return ""
+
     def hear_of_workers(self) -> None:
         """From now on, have runs hand over more when workers join. Some engines can't."""
         return

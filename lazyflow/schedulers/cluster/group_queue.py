@@ -6,6 +6,7 @@ at a time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
@@ -57,6 +58,10 @@ class TaskGroup:
         Tasks whose results are used outside of the group.
     parts
         Those in parts, where not all have the same users; else empty: they are kept as one.
+    place
+        Where it should run, of what is near to all workers; empty: where the engine likes.
+    share
+        A number of the groups there that get their inputs together.
     waits
         The number of groups that it needs and that are not submitted.
     uses
@@ -77,7 +82,7 @@ class TaskGroup:
 
     __slots__ = (
         "_part_of", "done", "handle", "is_counted", "is_given", "members", "name", "number",
-        "outputs", "parts", "puts", "runs", "tries", "uses", "waits",
+        "outputs", "parts", "place", "puts", "runs", "share", "tries", "uses", "waits",
     )
 
     def __init__(self, plan: Plan, members: list[int], crash_retries: int) -> None:
@@ -86,6 +91,7 @@ class TaskGroup:
         self.number = next(_numbers)
         self.members = members
         self.name = ""
+        self.place, self.share = "", 0
         self.handle: Any = None
         self.done = False
         self.tries = 0
@@ -118,13 +124,18 @@ class TaskGroup:
         return self._part_of.get(i, self)
 
     def divide(self, plan: Plan, group_of: Mapping[int, TaskGroup]) -> None:
-        """Have the results kept in parts, unless all go to the same groups."""
+        """Have the results kept in parts, unless all go to the same groups.
+
+        What groups of one share read is one part, however many these are. So where all is
+        regrouped the engine gets a few tasks for each source, not one for each pair.
+        """
         inside = frozenset(self.members)
-        parts: dict[frozenset[int], GroupPart] = {}
+        parts: dict[frozenset[Any], GroupPart] = {}
         for i in self.outputs:
             outside = [user for user in plan.uses(i) if user not in inside]
-            groups = frozenset([group_of[user].number for user in outside if user in group_of])
-            part = parts.setdefault(groups, GroupPart())
+            users = [group_of[user] for user in outside if user in group_of]
+            goes_to = frozenset([(u.place, u.share) if u.place else u.number for u in users])
+            part = parts.setdefault(goes_to, GroupPart())
             part.outputs.append(i)
             part.uses += sum(user != plan.end for user in outside)
             part.is_given |= plan.end in outside
@@ -218,6 +229,8 @@ class GroupQueue:
         self._watched: tuple[int, float] | None = None  # tasks done when groups had to wait, time
         self._ready: list[tuple[int, int, int, TaskGroup]] = []
         self._after: dict[int, list[TaskGroup]] = {}  # groups that wait, by number of the group
+        self._places: dict[int, tuple[str, int]] = {}  # and shares, by the last task of a group
+        self._given: Counter[str] = Counter()  # bytes that groups read, by place
 
     # -- what is known of functions -----------------------------------------------------------
 
@@ -325,6 +338,7 @@ class GroupQueue:
         ]
         for group in groups:
             self.group_of.update(dict.fromkeys(group.members, group))
+            self._choose_place(group, held)
         for group in groups:
             given = sum([self.size(i) or 0 for i in group.outputs])
             if _PACKED < given <= held:  # each part is made where all of them are
@@ -397,16 +411,26 @@ class GroupQueue:
         """Return the groups that compute inputs of a group."""
         return [other for j, other in self._makers(group) if j not in self.failed]
 
-    def is_near_to_all(self, group: TaskGroup) -> bool:
-        """Tell whether a group makes results for the caller of parts of what lies everywhere.
+    def _choose_place(self, group: TaskGroup, most: float) -> None:
+        """Choose the place and the share of a group that reads parts of what lies everywhere.
 
         Its inputs were cut for at least two readers for each worker, and it reads as many of them.
+        A share is of `most` bytes: a worker has to have room for all parts that a group needs.
         """
-        if group.uses:
-            return False
         tasks, inputs, least = self.plan.tasks, self.plan.inputs, 2 * self.engine.width()
-        read = [tasks[j]._func for j in {j for i in group.members for j in inputs[i] or ()}]
-        return sum(each.__class__ is Item and each.length >= least for each in read) >= least
+        last = group.members[-1]  # it has its place also when groups are made anew
+        if last not in self._places:
+            read = {j for i in group.members for j in inputs[i] or ()}
+            items = {j: tasks[j]._func for j in read}
+            cut = [j for j, f in items.items() if f.__class__ is Item and f.length >= least]
+            sizes = [size for j in cut if (size := self.size(j)) is not None]
+            if len(sizes) < max(least, len(cut)):
+                return
+            place = self.engine.next_place()
+            share = int(self._given[place] // max(most, 1))
+            self._given[place] += sum(sizes)
+            self._places[last] = place, share
+        group.place, group.share = self._places[last]
 
     def is_a_share(self, group: TaskGroup) -> bool:
         """Tell whether a group that reads nothing makes one of the caller's many large results.

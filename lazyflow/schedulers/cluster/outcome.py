@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from lazyflow.errors import StoreFull
 from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.errors.records import rebuilt, record
@@ -26,7 +27,10 @@ from lazyflow.store.pickling.pickler import Pickler, loads_owned
 from lazyflow.store.pickling.serialize import pickled
 from lazyflow.store.pickling.unpicklable import Unpicklable, dump
 from lazyflow.store.sizes import size_of
+from lazyflow.store.spilling import KeptArray, make_room, opened, stand_in
 
+ROWS = (tuple, list)  # containers whose arrays are kept as those that are results themselves
+KEEPER = "workers of a cluster"  # of what is kept: see `lazyflow.info`
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
 
 
@@ -49,16 +53,30 @@ class PackedValue:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         form: Any = pickle.PickleBuffer if protocol >= 5 else bytes
-        buffers = [_ROOM, *self.buffers] if self.buffers else ()
+        buffers = [_ROOM, *self.open_buffers()] if self.buffers else ()
         return _arrived, (self.stream, [form(b) for b in buffers], self.why)
 
     def size(self) -> int:
         """Return the size in bytes."""
-        return len(self.stream) + sum(memoryview(b).nbytes for b in self.buffers)
+        return len(self.stream) + sum(
+            _kept_bytes(b) or memoryview(b).nbytes for b in self.buffers)
+
+    def keep_buffers(self, limit: int) -> None:
+        """Have large buffers kept below a limit: they may be in the file of spilled values."""
+        self.buffers = [_kept_buffer(buffer, limit) for buffer in self.buffers]
+
+    def kept_bytes(self) -> int:
+        """Return how many bytes are kept so."""
+        return sum(map(_kept_bytes, self.buffers))
+
+    def open_buffers(self) -> list[Any]:
+        """Return the buffers for reading."""
+        return [opened(buffer) for buffer in self.buffers]
 
     def copied(self) -> PackedValue:
         """Return a copy with memory of its own."""
-        return PackedValue(self.stream, [copy_of(b) for b in self.buffers], self.why, self.held)
+        buffers = [copy_of(b) for b in self.open_buffers()]
+        return PackedValue(self.stream, buffers, self.why, self.held)
 
     def leaving(self) -> PackedValue:
         """Return this, which will be read when this process may have forgotten it."""
@@ -68,7 +86,8 @@ class PackedValue:
 
     def owned(self) -> Any:
         """Return the value for a sole owner, which may edit it; raise as `opened` does."""
-        buffers = [copy_of(b) if memoryview(b).readonly else b for b in self.buffers]
+        given = self.open_buffers()
+        buffers = [copy_of(b) if memoryview(b).readonly else b for b in given]
         return loads_owned(PackedValue(self.stream, buffers, self.why).opened)
 
     def checked(self) -> PackedValue:
@@ -82,7 +101,7 @@ class PackedValue:
         """Return the value; raise Unpicklable or SerializationError."""
         self.checked()
         try:
-            return pickle.loads(self.stream, buffers=self.buffers)
+            return pickle.loads(self.stream, buffers=self.open_buffers())
         except MemoryError:
             raise
         except BaseException as error:
@@ -121,6 +140,48 @@ def _aligned(room: Any, buffer: Any) -> Any:
     return whole[start : start + view.nbytes].data
 
 
+def _kept_buffer(buffer: Any, limit: int) -> Any:
+    """Return what is kept of memory that came in a message, whose array nothing else holds."""
+    import numpy as np
+
+    view = memoryview(buffer)
+    whole: Any = view
+    while type(whole) is memoryview or (type(whole) is np.ndarray and whole.base is not None):
+        whole = whole.obj if type(whole) is memoryview else whole.base
+    if type(whole) is not np.ndarray or whole.dtype != np.uint8 or not view.contiguous:
+        return buffer
+    start = np.frombuffer(view, np.uint8).ctypes.data - whole.ctypes.data
+    whole.flags.writeable = False
+    return kept(whole.reshape(-1)[start : start + view.nbytes], limit)
+
+
+def _kept_bytes(value: Any) -> int:
+    """Return how many bytes of a value, or in a row of them, are kept below a limit."""
+    if type(value) is KeptArray:
+        return value.size
+    if type(value) is PackedValue:
+        return value.kept_bytes()
+    is_row = type(value) in ROWS
+    return sum(each.size for each in value if type(each) is KeptArray) if is_row else 0
+
+
+def _opened(value: Any) -> Any:
+    """Return a value, or row of values, with arrays for those that are kept."""
+    if type(value) in ROWS and any(type(each) is KeptArray for each in value):
+        return type(value)(map(opened, value))
+    return opened(value)
+
+
+def kept(array: Any, limit: int) -> Any:
+    """Return what is stored for an array, which is itself if there is no room in the file."""
+    held = stand_in(array, KEEPER)
+    try:
+        make_room(limit)
+    except StoreFull:
+        return array
+    return held
+
+
 def packed(value: Any) -> PackedValue:
     """Pickle a value with large memory out of band; a failure is packed as well."""
     if type(value) is PackedValue:
@@ -142,11 +203,17 @@ class GroupOutcome:
         For each missing result the task that has failed, as (run, number of the task).
     travelled
         Whether it was pickled; else it is the engine's own object, in a cluster of this process.
+    end
+        What follows when it is gone.
+    key
+        The engine's name of it, where that is known.
     """
 
     values: dict[int, Any]
     failed: dict[int, tuple[str, int]] = field(default_factory=dict)
     travelled: bool = False
+    end: Any = None
+    key: Any = None
 
     def owned(self, i: int) -> Any:
         """Return a result as the caller's own; if it has travelled, the caller alone has this."""
@@ -156,14 +223,21 @@ class GroupOutcome:
     def copy(self, i: int) -> Any:
         """Return a result in memory of its own."""
         value = self.values[i]
-        return value.copied().owned() if type(value) is PackedValue else copied(value)
+        return value.copied().owned() if type(value) is PackedValue else copied(_opened(value))
 
     def value(self, i: int) -> Any:
-        """Return a result, opened once."""
+        """Return a result, opened once, or each time what the file of spilled values may have."""
         value = self.values[i]
         if type(value) is PackedValue:
-            value = self.values[i] = value.opened()
-        return value
+            found = value.opened()
+            if not value.kept_bytes():
+                self.values[i] = found
+            return found
+        return _opened(value)
+
+    def kept_bytes(self) -> int:
+        """Return how many bytes are kept below a limit: in memory, or in a file."""
+        return sum(map(_kept_bytes, self.values.values()))
 
     def part(self, numbers: Sequence[int]) -> GroupOutcome:
         """Return the outcome of some of the tasks."""
@@ -173,14 +247,27 @@ class GroupOutcome:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         values = {
-            i: v if type(v) is PackedValue else packed(v).leaving() for i, v in self.values.items()
+            i: v if type(v) is PackedValue else packed(_opened(v)).leaving()
+            for i, v in self.values.items()
         }
-        return GroupOutcome, (values, self.failed, True)
+        return _received, (values, self.failed, self.key)
 
     def __sizeof__(self) -> int:
         return 64 + sum(
-            v.size() if type(v) is PackedValue else size_of(v) for v in self.values.values()
+            v.size() if type(v) is PackedValue else _kept_bytes(v) or size_of(v)
+            for v in self.values.values()
         )
+
+
+#: What is called with each outcome that this process gets.
+receivers: list[Callable[[GroupOutcome], object]] = []
+
+
+def _received(values: dict[int, Any], failed: dict[int, Any], key: Any) -> GroupOutcome:
+    outcome = GroupOutcome(values, failed, True, key=key)
+    for receive in receivers:
+        receive(outcome)
+    return outcome
 
 
 def adopted(value: Any) -> GroupOutcome:

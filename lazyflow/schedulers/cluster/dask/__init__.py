@@ -6,5 +6,6 @@
     workers.py     the workers of its cluster, which of them may run a group, and the cluster that
                    is started where there is none
     in_worker.py   groups in a worker
+    worker_memory.py  their large results there, in a file beyond what the worker may keep
     actors.py      actors in a worker, and the way to them
 """

@@ -27,6 +27,7 @@ from lazyflow.schedulers.cluster.dask.in_worker import (
     RunsSpent,
     drop_kept,
     give_up_groups,
+    part_of_group,
     run_group,
     running_tasks,
 )
@@ -77,6 +78,9 @@ class DaskEngine(Engine):
 
     def lookout(self) -> Iterator[float]:
         return self._workers.lookout()
+
+    def next_place(self) -> str:
+        return self._workers.next_place()
 
     def hear_of_workers(self) -> None:
         self._workers.hear()
@@ -166,13 +170,15 @@ class DaskEngine(Engine):
             graph[handle.key] = TheirTask(
                 handle.key, run_group, handle.key, payload, self.topic, counted, *refs,
                 _data_producer=not refs)
-            may_lie_anywhere = run.queue.is_near_to_all if len(refs) > 1 else run.queue.is_a_share
-            is_free = asked is None and not options.resources and len(refs) != 1
-            if is_free and may_lie_anywhere(group):
-                places[handle.key] = self._workers.next_place()
+            place = group.place
+            if not refs and run.queue.is_a_share(group):
+                place = self.next_place()
+            if place and asked is None and not options.resources:
+                places[handle.key] = [place]
             for part in group.parts:
                 graph[part.handle.key] = TheirTask(
-                    part.handle.key, GroupOutcome.part, TaskRef(handle.key), part.outputs)
+                    part.handle.key, part_of_group, part.handle.key, TaskRef(handle.key),
+                    part.outputs)
             for kept in group.kept():  # of what is cut into parts, nothing else stays
                 failed = partial(self.post, self._failed, run, group, handle.key)
                 states[kept.handle.key] = WatchedState(kept.handle.key, failed)

@@ -21,6 +21,7 @@ import distributed
 from distributed import threadpoolexecutor as pools
 from distributed.utils import set_thread_state
 
+from lazyflow.schedulers.cluster.dask.worker_memory import memory_of
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.core import task_resources
@@ -51,6 +52,7 @@ class _Running:
 
     def __init__(self, worker: Any, key: Any, work: Work) -> None:
         self._worker = worker
+        self.memory = memory_of(worker)
         self._pool = worker.executors["default"]
         self._key = key
         self._thread: threading.Thread | None = None
@@ -70,7 +72,7 @@ class _Running:
             start_time=time(), execution_state=worker.execution_state, key=self._key
         ):
             here.slot = _WorkerSlot()
-            outcome = self._context.run(self.work)
+            outcome = self._context.run(self._outcome)
             here.slot = None
         with worker.active_threads_lock:
             del worker.active_threads[me.ident]
@@ -80,6 +82,12 @@ class _Running:
                 pools.thread_state.proceed = False
         with suppress(RuntimeError):  # the worker has closed
             self.loop.call_soon_threadsafe(settle, self.done, outcome)
+
+    def _outcome(self) -> tuple[GroupOutcome, bytes]:
+        outcome, report = self.work()
+        if self.memory is not None:
+            self.memory.keep(outcome)
+        return outcome, report
 
     def give_up(self) -> None:
         """End for the cluster; the thread ends after its task."""
@@ -132,9 +140,22 @@ async def run_group(
         return GroupOutcome({}, {})
     outcome: GroupOutcome
     outcome, report = answer
+    outcome.key = key
+    if running.memory is not None:
+        running.memory.count(outcome)
     if report:
         worker.log_event(topic, report)
     return outcome
+
+
+async def part_of_group(key: Any, outcome: GroupOutcome, numbers: list[int]) -> GroupOutcome:
+    """Return the results of some of the tasks of a group."""
+    part = outcome.part(numbers)
+    part.key = key
+    memory = memory_of(distributed.get_worker())
+    if memory is not None:
+        memory.count(part)
+    return part
 
 
 def settle(future: asyncio.Future[Any], outcome: Any) -> bool:

@@ -229,14 +229,14 @@ class ClusterWorkers:
         self._look()
         return self._width
 
-    def next_place(self) -> list[str]:
+    def next_place(self) -> str:
         """Return where a group should run, each thread in turn; empty if that can't be asked for.
 
         Called in the engine's thread.
         """
         self._look()
         places = self._places if self.scheduler_takes_code() else []
-        return [places[next(self._turns) % len(places)]] if places else []
+        return places[next(self._turns) % len(places)] if places else ""
 
     def scheduler_takes_code(self) -> bool:
         """Return whether the scheduler has lazyflow's part. Called in the engine's thread."""
