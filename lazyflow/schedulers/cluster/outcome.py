@@ -30,7 +30,7 @@ from lazyflow.store.sizes import size_of
 from lazyflow.store.spilling import KeptArray, make_room, opened, stand_in
 
 ROWS = (tuple, list)  # containers whose arrays are kept as those that are results themselves
-KEEPER = "workers of a cluster"  # of what is kept: see `lazyflow.info`
+KEEPER = "runs"  # of what is kept, in `lazyflow.info`
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
 
 
@@ -174,7 +174,7 @@ def _opened(value: Any) -> Any:
 
 def kept(array: Any, limit: int) -> Any:
     """Return what is stored for an array, which is itself if there is no room in the file."""
-    held = stand_in(array, KEEPER)
+    held = stand_in(array, KEEPER, is_own=True)
     try:
         make_room(limit)
     except StoreFull:

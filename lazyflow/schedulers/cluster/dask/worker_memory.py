@@ -24,7 +24,14 @@ from distributed.protocol import dask_deserialize, dask_serialize
 from lazyflow import config
 from lazyflow.finalizers import LastCall
 from lazyflow.graph.kinds import ARRAY, kinds
-from lazyflow.schedulers.cluster.outcome import KEEPER, ROWS, GroupOutcome, PackedValue, kept, receivers
+from lazyflow.schedulers.cluster.outcome import (
+    KEEPER,
+    ROWS,
+    GroupOutcome,
+    PackedValue,
+    kept,
+    receivers,
+)
 from lazyflow.store.protected import protected
 from lazyflow.store.spilling import stand_in_again
 from lazyflow.store.values import references
