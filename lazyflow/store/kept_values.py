@@ -224,7 +224,7 @@ def _stand_in(value: Any, keeper: str) -> Any:
         pickler.dump(value)
     except Exception:  # a class that can't be pickled, or containers deeper than pickle can follow
         return value
-    size = sum(each.nbytes for part in pickler.parts if (each := _array_of(part)) is not None)
+    size = sum(each.size for part in pickler.parts if (each := _array_of(part)) is not None)
     return KeptValue(stream.getvalue(), pickler.parts) if size > stream.tell() else value
 
 

@@ -231,13 +231,13 @@ class KeptArray:
 
     def in_file(self) -> int:
         """Return the bytes of the array that are in the file."""
-        return self.nbytes if self._memory.bytes is None else 0
+        return self.size if self._memory.bytes is None else 0
 
     @property
-    def nbytes(self) -> int:
-        """The bytes of the array."""
+    def size(self) -> int:
+        """Bytes of the array."""
         shape, dtype, _ = self._layout
-        return int(prod(shape)) * int(dtype.itemsize)
+        return prod(shape) * int(dtype.itemsize)
 
     def opened(self) -> Any:
         """Return the array."""
@@ -325,14 +325,14 @@ def tasks_at_once(size: int, limit: int) -> int:
     return max(1, int(room) // max(1, size))
 
 
-def kept_again(array: Any) -> KeptArray | None:
-    """Return what is stored for an array that shows a part of the file; None: it shows none."""
+def stand_in_again(array: Any, keeper: str) -> KeptArray | None:
+    """Return a `KeptArray` of an array that shows a part of the file; None: it shows none."""
     owner = array
     while type(owner) is not _Mapping:
         owner = owner.obj if type(owner) is memoryview else getattr(owner, "base", None)
         if owner is None:
             return None
-    memory = KeptMemory(None)
+    memory = KeptMemory(None, keeper)
     memory.range = owner.held
     start = _address(sys.modules["numpy"].frombuffer(owner, "u1"))
     return KeptArray(memory, array, _address(array) - start)

@@ -21,16 +21,16 @@ from lazyflow.graph.kinds import ARRAY, FRAME, kinds
 from lazyflow.interrupts import is_users_interrupt
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.schedulers.remote.calls import unreadable_result
-from lazyflow.store.kept_values import keep
 from lazyflow.store.memory.copying import copy_of
 from lazyflow.store.ownership import copied
 from lazyflow.store.pickling.pickler import Pickler, loads_owned
 from lazyflow.store.pickling.serialize import pickled
 from lazyflow.store.pickling.unpicklable import Unpicklable, dump
 from lazyflow.store.sizes import size_of
-from lazyflow.store.spilling import KeptArray, opened
+from lazyflow.store.spilling import KeptArray, make_room, opened, stand_in
 
 ROWS = (tuple, list)  # containers whose arrays are kept as those that are results themselves
+KEEPER = "runs"  # of what is kept, in `lazyflow.info`
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
 
 
@@ -158,11 +158,11 @@ def _kept_buffer(buffer: Any, limit: int) -> Any:
 def _kept_bytes(value: Any) -> int:
     """Return how many bytes of a value, or in a row of them, are kept below a limit."""
     if type(value) is KeptArray:
-        return value.nbytes
+        return value.size
     if type(value) is PackedValue:
         return value.kept_bytes()
     is_row = type(value) in ROWS
-    return sum(each.nbytes for each in value if type(each) is KeptArray) if is_row else 0
+    return sum(each.size for each in value if type(each) is KeptArray) if is_row else 0
 
 
 def _opened(value: Any) -> Any:
@@ -174,10 +174,12 @@ def _opened(value: Any) -> Any:
 
 def kept(array: Any, limit: int) -> Any:
     """Return what is stored for an array, which is itself if there is no room in the file."""
+    held = stand_in(array, KEEPER, is_own=True)
     try:
-        return keep(array, limit)
+        make_room(limit)
     except StoreFull:
         return array
+    return held
 
 
 def packed(value: Any) -> PackedValue:

@@ -24,9 +24,16 @@ from distributed.protocol import dask_deserialize, dask_serialize
 from lazyflow import config
 from lazyflow.finalizers import LastCall
 from lazyflow.graph.kinds import ARRAY, kinds
-from lazyflow.schedulers.cluster.outcome import ROWS, GroupOutcome, PackedValue, kept, receivers
+from lazyflow.schedulers.cluster.outcome import (
+    KEEPER,
+    ROWS,
+    GroupOutcome,
+    PackedValue,
+    kept,
+    receivers,
+)
 from lazyflow.store.protected import protected
-from lazyflow.store.spilling import kept_again
+from lazyflow.store.spilling import stand_in_again
 from lazyflow.store.values import references
 
 _FRESH = references(2)
@@ -62,7 +69,7 @@ class WorkerMemory(distributed.WorkerPlugin):
     def _kept(self, value: Any) -> Any:
         if kinds[type(value)] != ARRAY:
             return value
-        return kept_again(value) or kept(value, self._limit)
+        return stand_in_again(value, KEEPER) or kept(value, self._limit)
 
     def receive(self, outcome: GroupOutcome) -> None:
         """Keep what has come from another worker, or from the client."""
