@@ -40,7 +40,7 @@ CASES = """
     x.rechunk((-1, 64)).max(axis=0).sum() | x.cumsum(axis=0)[-1].sum() | x[::-1].max()
     (x + 1).persist().max() | x[order].max() | la.sort(x.reshape(-1))[-1] | la.median(x)
     stored(x.rechunk((-1, 8)))[:, 1].sum() | stored(x.T.rechunk((8, -1)))[1].sum()
-    x.rechunk((-1, 64)).persist().sum() | x.cumsum(axis=0).persist().max()
+    x.rechunk((-1, 16)).persist().sum() | x.cumsum(axis=0).persist().max()
 """
 
 

@@ -9,7 +9,8 @@ measured what the functions cost and return. It makes two kinds of groups:
 * groups that are still small are packed together with others on the same level, in the order of
   the plan, if they read and return little, or all need the same large results and nothing else that
   is still to be made: what they return is then as large as it may be, and what they need is made in
-  their group if no other needs it. So no task waits for what another one of its group needs.
+  their group if no other needs it, however long that takes. So no task waits for what another one
+  of its group needs.
 
 Large results are not brought together: tasks are in one group only if one of them reads all the
 large results that any of them reads. So each runs where its own large inputs are.
