@@ -58,7 +58,7 @@ from types import TracebackType
 from typing import Any
 
 from lazyflow.finalizers import Gone, gone
-from lazyflow.system import at_fork, core_count
+from lazyflow.system import at_fork, core_count, granted_memory
 
 __all__ = ["cpu_count", "default_workers", "get", "nearest", "set", "values"]
 
@@ -501,3 +501,25 @@ def default_workers() -> int:
     True
     """
     return cpu_count()
+
+
+_AUTO = 0.6  # of the memory that the process may use, for memory_limit="auto"
+_sharers = [1]  # how many processes share the limit
+
+
+def share_memory_limit(count: int) -> None:
+    """Let this process have one part in `count` of the limit: it is one of as many workers."""
+    _sharers[0] = count
+
+
+def memory_limit() -> int | None:
+    """Return the bytes to which memory is limited where this is called; None: there is no limit."""
+    limit = get("memory_limit")
+    if limit is None:
+        return None
+    if limit == "auto":
+        granted = granted_memory()
+        if granted is None:
+            return None
+        limit = int(granted * _AUTO)
+    return max(1, int(limit) // _sharers[0])

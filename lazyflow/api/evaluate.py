@@ -34,7 +34,7 @@ from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
 from lazyflow.store.exchange_file import IS_POSSIBLE
 from lazyflow.store.ownership import ResultHandover, forms
-from lazyflow.store.spilling import in_memory, limit_here, tasks_at_once
+from lazyflow.store.spilling import in_memory, tasks_at_once
 from lazyflow.store.values import IteratorItems
 
 A = TypeVar("A")
@@ -144,7 +144,7 @@ planned: ContextVar[RunOptions | None] = ContextVar("lazyflow_planned", default=
 def planning(options: RunOptions) -> Iterator[None]:
     """Have what is planned in the block know that it is for a run with these options."""
     with options.memory_limit:
-        if limit_here() is None:
+        if config.memory_limit() is None:
             yield
             return
         is_here = "files" in scheduler_or_default(options.scheduler).options
@@ -364,7 +364,7 @@ def new_run(plan: Plan, options: RunOptions, background: bool = False) -> BaseRu
     scheduler = scheduler_of_plan(plan, options.scheduler)
     if plan.has_scheduler_options:
         check_task_options(plan, scheduler)
-    limit = limit_here()
+    limit = config.memory_limit()
     width = 1 if options.light else options.num_workers or config.get("num_workers")
     if limit is not None and options.largest_task:
         fitting = tasks_at_once(options.largest_task, limit)

@@ -46,7 +46,6 @@ from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import HELD, Task, call_arguments
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.store.memory import result_memory
-from lazyflow.store.spilling import limit_here
 
 # -- expressions as tasks -----------------------------------------------------------------
 
@@ -79,7 +78,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     who = watching()
     if who is not None:
         who.tell(Observer.arrays_planned, list(_seen(low)))
-    limit = limit_here()
+    limit = config.memory_limit()
     if limit is not None:
         need = check_fits(low, limit, () if keep else chain.from_iterable(lowered))
         if (options := evaluate.planned.get()) is not None:
@@ -117,7 +116,7 @@ def limit_of_run(nodes: Sequence[Expr]) -> int | None:
             where = task._args[0].scheduler if task._func is HELD else None
             if where is not None and "files" not in where.options:
                 return None
-    return limit_here()
+    return config.memory_limit()
 
 
 def order_of(node: Expr) -> tuple[int, ...]:

@@ -35,7 +35,7 @@ from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import KEPT, kinds
 from lazyflow.interrupts import Event, uninterrupted
 from lazyflow.store.sizes import format_bytes
-from lazyflow.system import at_fork, granted_memory, is_in_memory, process_usage
+from lazyflow.system import at_fork, is_in_memory, process_usage
 
 LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more
 _SHARE = 0.6  # of the limit for kept values at most; tasks and the program itself have the rest
@@ -43,31 +43,8 @@ _LEAST_SHARE = 0.1  # that they have even where the program itself takes all
 _FULL = 0.9  # of the limit that the process is to have, until the next look at it
 _LOOKS = 64  # how often that is looked at while values of as many bytes as the limit are kept
 _EARLY = 0.75  # of that share from which the thread writes, while tasks go on
-_AUTO = 0.6  # of the memory that the process may use, for "auto"
 _PART = 64 << 20  # bytes of one write
 _ON_DISK = "/var/tmp"  # for large files; the folder of temporary ones is often in memory
-
-
-_sharers = [1]  # how many processes share the limit
-
-
-def share_limit(count: int) -> None:
-    """Let this process have one part in `count` of the limit: it is one of as many workers."""
-    _sharers[0] = count
-
-
-def limit_here() -> int | None:
-    """Return the memory limit in bytes that holds for what is computed here; None: there is none.
-    """
-    limit = config.get("memory_limit")
-    if limit is None:
-        return None
-    if limit == "auto":
-        granted = granted_memory()
-        if granted is None:
-            return None
-        limit = int(granted * _AUTO)
-    return max(1, int(limit) // _sharers[0])
 
 
 # -- the file ---------------------------------------------------------------------------------
@@ -314,7 +291,7 @@ def make_room_for(size: int) -> None:
     StoreFull
         It can't be written.
     """
-    limit = limit_here()
+    limit = config.memory_limit()
     if limit is not None:
         _ledger.make_room(limit, coming=size)
 

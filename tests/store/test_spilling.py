@@ -15,7 +15,6 @@ import lazyflow.array as la
 from lazyflow.api import evaluate
 from lazyflow.finalizers import wait_for_last_calls
 from lazyflow.schedulers.core.base import Observer
-from lazyflow.store import spilling
 
 BLOCK = 1 << 20  # bytes of an array of these tests
 LIMIT = 4 * BLOCK  # of which 2.4 blocks may be kept
@@ -329,7 +328,7 @@ def test_wrong_limits_are_refused(given):
 
 def test_auto_is_a_share_of_what_there_is():
     with lf.config.set(memory_limit="auto"):
-        assert 1 << 26 < spilling.limit_here() < os.sysconf("SC_PAGE_SIZE") * os.sysconf(
+        assert 1 << 26 < lf.config.memory_limit() < os.sysconf("SC_PAGE_SIZE") * os.sysconf(
             "SC_PHYS_PAGES")
 
 

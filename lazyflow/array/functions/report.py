@@ -22,7 +22,6 @@ from lazyflow.array.passes.rewrites import explain_passes, optimize
 from lazyflow.graph.plan import Explanation
 from lazyflow.graph.task import Task
 from lazyflow.store.sizes import format_bytes
-from lazyflow.store.spilling import limit_here
 
 
 def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
@@ -69,7 +68,7 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     wanted = [x.expr for x in arrays]
     fusion = config.get("array_fusion")
     nodes = optimize(wanted, keep, fusion)
-    low = Lowering(limit_here())
+    low = Lowering(config.memory_limit())
     wanted_tasks = list(chain.from_iterable(low.lower(nodes)))
     counts = low.counts()
     lines = [
@@ -83,7 +82,7 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
 
 def _of_memory(low: Lowering, wanted: Sequence[Task], keep: bool) -> str:
     workers = config.get("num_workers") or config.cpu_count()
-    sizes, limit = BlockSizes(low), limit_here()
+    sizes, limit = BlockSizes(low), config.memory_limit()
     peak, results = projected_peak(sizes, wanted, workers)
     least = "" if sizes.is_whole else "at least "
     line = (

@@ -33,7 +33,6 @@ from lazyflow.array.nodes.rechunking import need_a_file, rechunk
 from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.graph.task import Task
 from lazyflow.store.exchange_file import ExchangeFile
-from lazyflow.store.spilling import limit_here
 
 _WHOLE = 8  # times `chunk_bytes` that one task sorts
 _PIECES = 32  # of a chunk of `chunk_bytes`: a piece of a run is about as large
@@ -292,7 +291,7 @@ def sample_sorted(node: Expr, axis: int, kind: Any, places: bool) -> Expr:
     n: Any = node.shape[axis]
     size = run_dtype(node.dtype, places).itemsize
     least = isqrt(n * size * max(config.get("chunk_bytes") // _PIECES, 1))
-    limit = limit_here()
+    limit = config.memory_limit()
     least = max((least if limit is None else min(least, limit // _RUNS)) // size, 1)
     longest = max(node.chunks[axis])
     length = longest * max(-(-least // longest), 1)  # joins blocks, and cuts none

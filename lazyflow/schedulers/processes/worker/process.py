@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from lazyflow import config
 from lazyflow.errors import StoreFull
 from lazyflow.schedulers.core.task_resources import drop
 from lazyflow.schedulers.processes.protocol import Incoming, send
@@ -389,7 +390,7 @@ class WorkerProcess(ABC):
         self.announced: tuple[set[int], set[int]] = (set(), set())
         self.mappings = Mappings(private=False)
         result_memory.is_worker = True
-        spilling.share_limit(settings["workers"])
+        config.share_memory_limit(settings["workers"])
         self.follower = Follower()
         self.functions: dict[int, Any] = {}
         self._sending = threading.Lock()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter, thread_time
 from typing import Any
 
+from lazyflow import config
 from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.plan import task_of
 from lazyflow.graph.task import HELD, Task
@@ -59,7 +60,7 @@ from lazyflow.store.pickling.serialize import Encoded, decode
 from lazyflow.store.pickling.unpicklable import Unpicklable
 from lazyflow.store.protected import protected
 from lazyflow.store.sizes import size_of
-from lazyflow.store.spilling import KeptArray, limit_here, opened
+from lazyflow.store.spilling import KeptArray, opened
 from lazyflow.store.values import IteratorItems, consumer_copy, references
 
 # -- values that a worker keeps for tasks, and stand-ins for those that are not there -----
@@ -613,7 +614,7 @@ class TaskWorker(WorkerProcess):
             value = IteratorItems(value)
         if flags & KEEP:
             value = protected(value, sys.getrefcount(value) <= _FRESH)
-            limit = limit_here()
+            limit = config.memory_limit()
             kept = value if limit is None else keep(value, limit, tell=tell)
             self.store.values[i] = kept
             if kinds[type(kept)] in _UNUSUAL:
