@@ -26,6 +26,7 @@ from mmap import PAGESIZE
 from pickle import PickleBuffer
 from typing import Any
 
+from lazyflow import config
 from lazyflow.finalizers import Gone, gone
 from lazyflow.store.memory.arena import Arena
 from lazyflow.store.memory.available import STEP, Budget, available_memory, store_full
@@ -315,6 +316,7 @@ class Mappings:
 
 _ARENA = 256 << 20  # bytes of address space; pages come when they are written
 _KEEP = 128 << 20  # bytes of freed memory that keep their pages; a guess
+_LIMITED = 16  # so large a part of a memory limit keeps its pages, if that is less
 _FILLING, _LEAVING = -1, -2  # instead of the size of a range that is held
 _MAPPED_FROM = 1 << 20  # bytes from which pages that are there are written through a mapping
 
@@ -413,9 +415,14 @@ class Arenas:
             del self._held[arena, offset]
             self.in_use -= length
             self._warm.add((arena, offset, length))
-            excess = self._to_return(self._keep, (arena, offset))
+            excess = self._to_return(self._recycles(), (arena, offset))
             self._is_torn = False
         self._return_pages(excess)
+
+    def _recycles(self) -> int:
+        """Return how many bytes of free memory keep their pages: few, where there is a limit."""
+        limit = config.memory_limit()
+        return self._keep if limit is None else min(self._keep, limit // _LIMITED)
 
     def trim(self) -> None:
         """Return the pages of all free memory to the machine."""

@@ -192,6 +192,18 @@ def test_copies_of_held_values_leave_room_for_work() -> None:
         lazyflow.shutdown()
 
 
+def test_what_is_kept_below_a_memory_limit_is_not_copied_but_made_again() -> None:
+    """The copy would be memory beyond the limit. The other value's shows that copies were due."""
+    (x,) = persist(delayed(numpy.ones)(LENGTH), memory_limit="64 MiB", **ON)
+    wait(x)
+    (y,) = persist(delayed(numpy.ones)(2 * LENGTH), **ON)
+    wait(y)
+    assert until(lambda: processes.info()["shared_bytes"] >= 2 * 8 * LENGTH)
+    assert processes.info()["shared_bytes"] == 2 * 8 * LENGTH
+    kill_all()
+    assert compute(x, **ON)[0][-1] == compute(y, **ON)[0][-1] == 1.0
+
+
 def test_what_was_let_go_is_room_for_the_next_task() -> None:
     """Also where the worker's thread that hears of it gets no turn before the task needs it."""
     lazyflow.shutdown()

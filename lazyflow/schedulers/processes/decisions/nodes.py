@@ -245,6 +245,8 @@ class Job:
         Whether it is a background job: no caller waits for it, and foreground jobs go first.
     has_priorities
         Whether its tasks have priorities: `ready` is a heap of (-priority, id, number, node) then.
+    is_limited
+        Whether its values are kept below a memory limit: then none is copied to be safe.
 
     Attributes
     ----------
@@ -286,6 +288,7 @@ class Job:
     cap: int
     background: bool = False
     has_priorities: bool = False
+    is_limited: bool = False
     crash_retries: int = 2  # of tasks that have no crash_retries of their own
     nodes: list[Node] = field(default_factory=list)
     ready: list[Any] = field(default_factory=list)

@@ -591,6 +591,8 @@ class Lineage:
 
     def copy_if_room(self, node: Node) -> None:
         """Copy a value out of its worker, unless that needs too much memory."""
+        if node.job.is_limited:
+            return
         if node.size <= self.room() - sum(n.size for n in self.copies_to_come()):
             self._queues.share(node)
             self._copying.append(node)

@@ -379,7 +379,8 @@ class NewJob:
             maker, i = run.parent
             workers, crash_retries = maker.job.cap, maker.job.crash_retries_of(maker.task(i))
         self.job = run.job = Job(
-            run, workers, is_background, has_priorities=bool(plan.priorities)
+            run, workers, is_background, has_priorities=bool(plan.priorities),
+            is_limited=request.memory_limit is not None,
         )
         self.job.crash_retries = crash_retries
         self.given: dict[int, Any] = {}
