@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import concurrent.futures
 import operator
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
+from types import CodeType
 from typing import Any
 
 from lazyflow import config
@@ -85,11 +87,13 @@ class Executor(concurrent.futures.Executor):
         if found.name == "threads":
             assert most is not None
             self._calls = CallThreads(most, initializer, initargs)
-            self._future: Callable[[], AnyFuture] = concurrent.futures.Future
         else:
             self._calls = SentCalls(options, most, initializer, initargs)
-            self._future = partial(ExecutorFuture, self._calls)
+        self._words = f"on {found.name}" + (f", {most} workers" if most else "")
         self._calls.executor_gone = gone(self, self._calls.end_later)
+
+    def __repr__(self) -> str:
+        return f"<lazyflow.Executor {self._words}>"
 
     def submit(
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
@@ -110,9 +114,13 @@ class Executor(concurrent.futures.Executor):
         ...     executor.submit(divmod, 17, 5).result()
         (3, 2)
         """
-        future = self._future()
-        if type(self._calls) is CallThreads and (always_observers or observers.get()):
-            fn = partial(_observed, fn)
+        future: AnyFuture
+        if type(self._calls) is SentCalls:
+            future = ExecutorFuture(self._calls, _users_line())
+        else:
+            future = concurrent.futures.Future()
+            if always_observers or observers.get():
+                fn = partial(_observed, fn)
         self._calls.submit((future, copy_context(), fn, args, kwargs))
         return future
 
@@ -176,6 +184,14 @@ class Executor(concurrent.futures.Executor):
         self._calls.shut(cancel_futures)
         if wait:
             self._calls.join()
+
+
+def _users_line() -> tuple[CodeType, int]:
+    """Return the code that calls an executor, and the offset in it."""
+    frame = sys._getframe(2)
+    while frame.f_globals is globals() and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
 
 
 def _observed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic
+from types import CodeType
 from typing import Any
 
 from lazyflow import config
@@ -58,13 +59,18 @@ _MARSHAL = 2
 
 
 class ExecutorFuture(concurrent.futures.Future[Any]):
-    """The future of a call: its callbacks are called by the executor's threads."""
+    """The future of a call: its callbacks are called by the executor's threads.
+
+    made_at
+        The code that submitted it, and the offset in it.
+    """
 
     _done_callbacks: list[Any]
 
-    def __init__(self, calls: SentCalls) -> None:
+    def __init__(self, calls: SentCalls, made_at: tuple[CodeType, int]) -> None:
         super().__init__()
         self._calls = calls
+        self.made_at = made_at
 
     def _invoke_callbacks(self) -> None:
         call: Callable[[], None] = super()._invoke_callbacks  # type: ignore[misc]
@@ -72,6 +78,15 @@ class ExecutorFuture(concurrent.futures.Future[Any]):
             self._calls.call_back(call)
         else:
             call()
+
+
+def _made_there(task: Task, call: Call) -> Task:
+    """Return a task as one made where its call was submitted, for errors."""
+    future = call[0]
+    assert isinstance(future, ExecutorFuture)
+    for name, value in zip(("_code", "_lasti"), future.made_at, strict=True):
+        object.__setattr__(task, name, value)  # lazy values refuse users' edits
+    return task
 
 
 class _Waiting:
@@ -267,7 +282,7 @@ class SentCalls:
                 call = _SubmittedCall(self._start, function, args, kwargs)
                 lazy = delayed(_outcome, name=name, traverse=False)
                 task = lazy(call)
-            plan = make_plan([task], False)
+            plan = make_plan([_made_there(task, first.call)], False)
             sent.run, inners = context.copy().run(start_background, plan, self._options)
         except BaseException as error:
             self._fail(sent, error)
@@ -387,6 +402,7 @@ class SentCalls:
             try:
                 if kind == FAILED:
                     task = delayed(function, traverse=False)(*args, **kwargs)
+                    _made_there(task, waiting.call)
                     future.set_exception(error_of(task, content, call_words(args, kwargs)))
                     continue
                 value = decode(Encoded(content), bytearray)

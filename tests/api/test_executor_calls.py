@@ -62,6 +62,22 @@ def test_results_errors_and_waiting(executor):
     assert called.wait(60)
 
 
+def test_errors_of_other_processes_name_the_line_that_submitted(executor, scheduler):
+    if scheduler == "threads":
+        pytest.skip("the traceback is there")
+    line = sys._getframe().f_lineno
+    futures = [
+        executor.submit(divmod, 1, 0),
+        executor.submit(divmod, np.ones(1), "an argument that does not go in a parcel"),
+    ]
+    for number, future in enumerate(futures, line + 2):
+        (note,) = future.exception().__notes__
+        assert f"made at {__file__}:{number} in test_errors_of_other" in note
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(executor.map(divmod, [1], [0]))
+    assert f"made at {__file__}:" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize("chunksize", [1, 3])
 def test_map(executor, chunksize):
     assert list(executor.map(pow, range(7), [2] * 9, chunksize=chunksize)) == [
