@@ -1,10 +1,11 @@
 """Check the wheel and the sdist of a folder: ``python tests/helpers/distributions.py FOLDER``.
 
-The wheel has the files of the package and nothing else; the sdist what a wheel is made of. Run in
-a clone, from its root, whose files are those of the commit.
+The wheel has the files of the package and nothing else, whatever compiled kernels lie beside them;
+the sdist what a wheel is made of. Run in a clone, from its root.
 """
 
 import configparser
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -20,8 +21,10 @@ def check(folder):
     assert wheel.name == f"lazyflow-{version}-py3-none-any.whl", wheel
     assert sdist.name == f"lazyflow-{version}.tar.gz", sdist
 
-    package = {str(path) for path in Path("lazyflow").rglob("*") if path.is_file()}
-    package = {path for path in package if not path.endswith(".pyc")}
+    listed = subprocess.run(
+        ["git", "ls-files", "lazyflow"], capture_output=True, text=True, check=True
+    )
+    package = set(listed.stdout.split())
     assert "lazyflow/py.typed" in package
     with zipfile.ZipFile(wheel) as file:
         names, about = set(file.namelist()), f"lazyflow-{version}.dist-info"
