@@ -141,9 +141,10 @@ def _return_hint(func: Any) -> Any:
     if func is None:
         return None
     hint = func.__annotations__.get("return")
-    if isinstance(hint, str):
-        names: Any = _Names(func.__globals__)
-        hint = eval(hint, {}, names)  # the user's own code, as typing does it
+    names: Any = _Names(func.__globals__)
+    for _ in range(2):  # one in quotes is a string of a string, where all annotations are strings
+        if isinstance(hint, str):
+            hint = eval(hint, {}, names)  # the user's own code, as typing does it
     return hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
 
 

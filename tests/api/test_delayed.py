@@ -319,6 +319,7 @@ def a6() -> typing.Tuple[int, int]: ...  # noqa: UP006
 def a7() -> typing.Annotated[tuple[int, int], "a note"]: ...
 def a8() -> tuple[()]: ...
 def a9() -> "tuple[T, 'T', int]": ...
+def a10() -> "'tuple[int, str]'": ...  # as of one in quotes in a module of such strings
 def n1() -> tuple[int, ...]: ...
 def n2() -> tuple: ...
 def n3() -> typing.Tuple: ...  # noqa: UP006
@@ -342,7 +343,7 @@ class Annotated:
 @pytest.mark.parametrize(
     ("func", "length"),
     [
-        (a1, 3), (a2, 2), (a3, 2), (a4, 2), (a5, 2), (a6, 2), (a7, 2), (a8, 0), (a9, 3),
+        (a1, 3), (a2, 2), (a3, 2), (a4, 2), (a5, 2), (a6, 2), (a7, 2), (a8, 0), (a9, 3), (a10, 2),
         (n1, None), (n2, None), (n3, None), (n4, None), (n5, None), (n6, None), (n7, None),
         (n8, None), (n9, None), (n10, None), (len, None), (divmod, None), (int, None),
         (Annotated, None), (Annotated(), 2), (Annotated().method, 3), (Annotated.of_class, 3),
