@@ -69,18 +69,7 @@ class CallThreads:
             if self._idle:
                 self._idle -= 1
             elif len(self._threads) < self._most:
-                self._start_thread()
-
-    def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._work, name="lazyflow-executor", daemon=True)
-        self._threads.add(thread)
-        busy.add(self)
-        try:
-            uninterrupted(thread.start)
-        except RuntimeError:  # no more threads to be had
-            self._threads.discard(thread)
-            if not self._threads:
-                raise
+                start_thread(self, self._threads, self._work)
 
     def _work(self) -> None:
         """Make one call after the other; the life of a thread."""
@@ -171,6 +160,21 @@ SHUT = (
     "cannot schedule new futures after shutdown; make another lazyflow.Executor, which costs "
     "little: what takes long to start, as worker processes, is still there"
 )
+
+
+def start_thread(
+    owner: Any, threads: set[threading.Thread], work: Callable[[], None]
+) -> None:
+    """Start another thread of an executor; RuntimeError if it has none and can't have any."""
+    thread = threading.Thread(target=work, name="lazyflow-executor", daemon=True)
+    threads.add(thread)
+    busy.add(owner)
+    try:
+        uninterrupted(thread.start)
+    except RuntimeError:
+        threads.discard(thread)
+        if not threads:
+            raise
 
 
 def failed_start(words: str) -> str:

@@ -26,7 +26,14 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.api import call_threads
-from lazyflow.api.call_threads import AnyFuture, Call, cancel_all, fail_all, failed_start
+from lazyflow.api.call_threads import (
+    AnyFuture,
+    Call,
+    cancel_all,
+    fail_all,
+    failed_start,
+    start_thread,
+)
 from lazyflow.api.decorator import delayed
 from lazyflow.api.evaluate import RunOptions, start_background
 from lazyflow.api.futures import Future
@@ -34,7 +41,6 @@ from lazyflow.errors import WorkerDied
 from lazyflow.finalizers import Gone
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import Task, function_name
-from lazyflow.interrupts import uninterrupted
 from lazyflow.recent import Recent
 from lazyflow.schedulers.core.errors.words import call_words
 from lazyflow.schedulers.core.future import TaskFuture
@@ -445,15 +451,7 @@ class SentCalls:
                 self._in_callbacks -= 1
 
     def _add_thread(self) -> None:
-        thread = threading.Thread(target=self._serve, name="lazyflow-executor", daemon=True)
-        self._threads.add(thread)
-        call_threads.busy.add(self)
-        try:
-            uninterrupted(thread.start)
-        except RuntimeError:  # no more threads to be had
-            self._threads.discard(thread)
-            if not self._threads:
-                raise
+        start_thread(self, self._threads, self._serve)
 
     def _serve(self) -> None:
         """Take one step after the other; the life of a thread."""
