@@ -24,7 +24,7 @@ from lazyflow.errors import SerializationError, StoreFull
 from lazyflow.finalizers import LastCall
 from lazyflow.graph.kinds import ATOM
 from lazyflow.store.sizes import format_bytes
-from lazyflow.store.spilling import folder_here
+from lazyflow.store.spilling import folder_here, read_from
 from lazyflow.system import open_descriptor_of, opened
 
 #: Whether this system has what the file needs: Windows does not.
@@ -76,12 +76,7 @@ class ExchangeFile:
 
     def read(self, start: int, size: int) -> Any:
         """Return a stretch of the file, as an array of bytes of the caller's own."""
-        found = sys.modules["numpy"].empty(size, "u1")
-        left = memoryview(found)
-        while left:
-            done = os.preadv(self._fd, [left], start)
-            start, left = start + done, left[done:]
-        return found
+        return read_from(self._fd, start, size)
 
     def __reduce__(self) -> Any:
         return _of_other_process, (self._address, self._told)

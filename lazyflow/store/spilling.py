@@ -114,11 +114,7 @@ class SpillFile:
 
     def read(self, offset: int, size: int) -> Any:
         """Return a copy of a range, as an array."""
-        found = sys.modules["numpy"].empty(size, "u1")
-        done = 0
-        while done < size:
-            done += os.preadv(self.fileno, [memoryview(found)[done:]], offset + done)
-        return found
+        return read_from(self.fileno, offset, size)
 
     def give_back(self, offset: int, size: int) -> None:
         """Return the blocks of a range to the disk, where the system can do so for a part."""
@@ -133,6 +129,18 @@ class SpillFile:
     def _add(self, size: int) -> None:
         with self._lock:
             self.used += size
+
+
+def read_from(fileno: int, offset: int, size: int) -> Any:
+    """Return a stretch of a file, as an array of bytes; OSError if it ends before."""
+    found = sys.modules["numpy"].empty(size, "u1")
+    left = memoryview(found)
+    while left:
+        done = os.preadv(fileno, [left], offset)
+        if not done:
+            raise OSError(f"a file of values ends at byte {offset}, with {len(left)} to be read")
+        offset, left = offset + done, left[done:]
+    return found
 
 
 def folder_here() -> str:

@@ -41,6 +41,16 @@ def test_pages_beyond_what_is_kept_are_returned_at_once(make):
     os.close(fd)
 
 
+@returns_pages
+def test_less_is_kept_below_a_memory_limit(make):
+    arenas = make(0, 1, keep=4 * MB)
+    for limit, kept in ((16 * MB, MB), (1024 * MB, 4 * MB), (None, 4 * MB)):
+        arenas.recycle_within(limit)
+        for segment in [arenas.write(bytes(MB)) for _ in range(5)]:
+            arenas.free(segment)
+        assert arenas.recycled == kept
+
+
 @pytest.mark.parametrize("keep", [2 * MB + 1, 2 * MB - 1, PAGE // 2])
 def test_what_is_kept_need_not_be_whole_pages(make, keep):
     arenas = make(0, 1, keep=keep)

@@ -26,7 +26,6 @@ from mmap import PAGESIZE
 from pickle import PickleBuffer
 from typing import Any
 
-from lazyflow import config
 from lazyflow.finalizers import Gone, gone
 from lazyflow.store.memory.arena import Arena
 from lazyflow.store.memory.available import STEP, Budget, available_memory, store_full
@@ -316,7 +315,7 @@ class Mappings:
 
 _ARENA = 256 << 20  # bytes of address space; pages come when they are written
 _KEEP = 128 << 20  # bytes of freed memory that keep their pages; a guess
-_LIMITED = 16  # so large a part of a memory limit keeps its pages, if that is less
+_LIMITED = 16  # at most such a part of a memory limit keeps its pages
 _FILLING, _LEAVING = -1, -2  # instead of the size of a range that is held
 _MAPPED_FROM = 1 << 20  # bytes from which pages that are there are written through a mapping
 
@@ -356,7 +355,8 @@ class Arenas:
         keep: int = _KEEP,
     ) -> None:
         self.in_use = 0  # bytes, in whole pages
-        self._next, self._step, self._keep = first, step, keep
+        self._next, self._step = first, step
+        self._keep = self._most_kept = keep
         self._budget = Budget(limit, available)
         self._lock = threading.Lock()
         self._arenas: dict[int, Arena] = {}
@@ -415,14 +415,13 @@ class Arenas:
             del self._held[arena, offset]
             self.in_use -= length
             self._warm.add((arena, offset, length))
-            excess = self._to_return(self._recycles(), (arena, offset))
+            excess = self._to_return(self._keep, (arena, offset))
             self._is_torn = False
         self._return_pages(excess)
 
-    def _recycles(self) -> int:
-        """Return how many bytes of free memory keep their pages: few, where there is a limit."""
-        limit = config.memory_limit()
-        return self._keep if limit is None else min(self._keep, limit // _LIMITED)
+    def recycle_within(self, limit: int | None) -> None:
+        """Have less of the memory that is freed keep its pages, below a memory limit."""
+        self._keep = self._most_kept if limit is None else min(self._most_kept, limit // _LIMITED)
 
     def trim(self) -> None:
         """Return the pages of all free memory to the machine."""

@@ -344,7 +344,8 @@ class TaskWatch:
 #: References to a result that only `_run`, `_keep` and `_stored` hold, as getrefcount counts them.
 _FRESH = references(4)
 #: Kinds of values that are not handed over as they are.
-_UNUSUAL = COPIED | {kinds[KeptArray]}
+_STANDS_IN = kinds[KeptArray]  # for a value that is kept below a memory limit
+_UNUSUAL = COPIED | {_STANDS_IN}
 _REMEMBERED = 64  # batches; whether one was recalled is asked only while it is on its way
 _ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
 _FEW = 20  # inputs among which a tuple is searched as quickly as a set
@@ -469,6 +470,7 @@ class TaskWorker(WorkerProcess):
 
                 self.words[RUNNING] = records[0][0]  # charged if this ends the process
                 context.run(enter, environment)
+            self.arenas.recycle_within(context.run(config.memory_limit))
         return context
 
     # -- running ----------------------------------------------------------------------------
@@ -554,10 +556,11 @@ class TaskWorker(WorkerProcess):
                 if flags & KEEP:
                     store.put_unusual(i, FAILED)
                 return NO_RESULT
-            if kinds[type(value)] == kinds[KeptArray]:
+            kind = kinds[type(value)]
+            if kind == _STANDS_IN:
                 restored += value.in_file()
             raw.append(opened(value))
-            copied.append(kinds[type(value)] in COPIED)
+            copied.append(kind in COPIED)
         if restored and (note := batch.notes(RESTORED, i)):
             note(restored)
         call = None
