@@ -123,15 +123,19 @@ def test_a_call_that_takes_too_long_is_ended():
 
 
 @pytest.mark.parametrize("prefer", [None, "threads"])
-def test_no_more_calls_at_once_than_asked_for(prefer):
-    def span(seconds):
+def test_as_many_calls_at_once_as_asked_for(prefer, tmp_path):
+    def span(number):
         start = time.monotonic()
-        time.sleep(seconds)
+        (tmp_path / str(number)).touch()
+        while number < 2 and not (tmp_path / str(1 - number)).exists():  # two begin together
+            time.sleep(0.001)
+        time.sleep(0.05)
         return start, time.monotonic()
 
     Parallel(n_jobs=3, prefer=prefer)([delayed(abs)(1)] * 3)  # the pool has three workers now
-    spans = Parallel(batch_size=1, pre_dispatch="all", prefer=prefer)([delayed(span)(0.05)] * 8)
-    assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) <= 2
+    spans = Parallel(batch_size=1, pre_dispatch="all", prefer=prefer, timeout=60)(
+        delayed(span)(number) for number in range(8))
+    assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) == 2
 
 
 def test_nested_calls_and_two_generators_at_once():
