@@ -83,7 +83,7 @@ class TestOverhead:
         assert int(done.stdout) < len(large) / 2
 
 
-@pytest.mark.slow  # .ci/run runs the benchmarks, so every commit is measured by these
+@pytest.mark.slow  # for every commit .ci/run runs the benchmarks themselves, at this size
 class TestEngines:
     @pytest.mark.parametrize("name", ["tree", "busy"])
     def test_engines_alone_and_with_lazyflow(self, name, once):
