@@ -557,8 +557,7 @@ class TaskWorker(WorkerProcess):
                     store.put_unusual(i, FAILED)
                 return NO_RESULT
             kind = kinds[type(value)]
-            if kind == _STANDS_IN:
-                restored += value.in_file()
+            restored += value.in_file() if kind == _STANDS_IN else 0
             raw.append(opened(value))
             copied.append(kind in COPIED)
         if restored and (note := batch.notes(RESTORED, i)):
