@@ -304,19 +304,20 @@ def test_what_may_fit_is_not_refused():
 @pytest.mark.slow
 def test_the_peak_of_four_times_the_limit_is_below_1_2_of_it(tmp_path):
     limit = 240 << 20
-    program = run_program(
-        f"""
+    for n_bytes in (limit // 4, 4 * limit):  # the first program compiles kernels for the second
+        program = run_program(
+            f"""
 import lazyflow.array as la
 from benchmarks.memory import peak_bytes
 lf.config.set(memory_limit={limit})
-(x,) = lf.persist(la.arange({4 * limit // 8}, chunks={1 << 19}, dtype="f8") * 2)
+(x,) = lf.persist(la.arange({n_bytes // 8}, chunks={1 << 19}, dtype="f8") * 2)
 print(float(x.sum().compute()), peak_bytes(), spilled())
 """,
-        tmp_path,
-    )
-    total, peak, spilled = program.communicate()[0].split()
-    count = 4 * limit // 8
-    assert float(total) == count * (count - 1.0)
+            tmp_path,
+        )
+        total, peak, spilled = program.communicate()[0].split()
+        count = n_bytes // 8
+        assert float(total) == count * (count - 1.0)
     assert int(peak) <= 1.2 * limit and int(spilled) >= 3.3 * limit
 
 
