@@ -4,6 +4,7 @@ Ray takes seconds to begin and to end, so what runs there is slow.
 """
 
 import os
+import sys
 from contextlib import contextmanager
 from importlib.util import find_spec
 
@@ -25,6 +26,12 @@ LOCAL = ["sync", "threads", "processes"]
 SCHEDULERS = [*LOCAL, DISTRIBUTED, RAY]
 CONCURRENT = SCHEDULERS[1:]
 ELSEWHERE = SCHEDULERS[2:]
+
+
+def skip_without_threads_at_the_end(scheduler="distributed"):
+    """Skip a test of programs that end with work in a cluster, where Python can't finish it."""
+    if scheduler == "distributed" and (3, 12) <= sys.version_info < (3, 12, 3):
+        pytest.skip("no thread can be started while a program ends: python/cpython issue 113964")
 
 
 @contextmanager

@@ -63,6 +63,8 @@ class InterruptAt:
 def interrupt(call: Callable[[], Any], n: int) -> tuple[str, int] | None:
     """Call something, interrupted at its n-th place; None when it has fewer."""
     at, traced = InterruptAt(n), sys.gettrace()
+    # Python 3.12 traces instructions if some frame asked for them when its tracing began.
+    sys._getframe().f_trace_opcodes = True
     try:
         sys.settrace(at)
         call()

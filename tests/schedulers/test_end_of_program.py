@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from engine_schedulers import CONCURRENT
+from engine_schedulers import CONCURRENT, skip_without_threads_at_the_end
 
 from lazyflow.testing.signals import Tally
 
@@ -60,6 +60,7 @@ class Script:
 def test_what_was_submitted_is_done(tmp_path, scheduler, how):
     if how and scheduler in ("distributed", "ray"):
         pytest.skip("it is the same as where the program just ends")
+    skip_without_threads_at_the_end(scheduler)
     code, told, ran = Script(tmp_path, scheduler, f"""
         for i in range(10):
             submit(run, i)
@@ -72,6 +73,7 @@ def test_what_was_submitted_is_done(tmp_path, scheduler, how):
 
 @pytest.mark.parametrize("scheduler", CONCURRENT)
 def test_calls_of_actors_are_done(tmp_path, scheduler):
+    skip_without_threads_at_the_end(scheduler)
     code, told, ran = Script(tmp_path, scheduler, """
         counter = Counter()
         for i in range(10):

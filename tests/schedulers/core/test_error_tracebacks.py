@@ -1,6 +1,7 @@
 """Tracebacks that cross processes: exact places, the user's frames, and not too many of them."""
 
 import pathlib
+import sys
 import textwrap
 import traceback
 import types
@@ -34,7 +35,8 @@ def test_places_are_exact() -> None:
     frame = made.tb_frame
     assert (frame.f_globals["__name__"], frame.f_globals["__file__"]) == (__name__, __file__)
     assert frame.f_code.co_qualname == "test_places_are_exact"
-    assert frame.f_back is None  # it keeps nothing of the caller
+    if sys.version_info[:2] != (3, 12):  # there it refers to what runs when its generator ends
+        assert frame.f_back is None  # it keeps nothing of the caller
 
 
 def walk(trace: Any) -> Any:
