@@ -364,7 +364,7 @@ class Runs:
                 member.parcels[node.id] = take
                 self._driver.pool.request(member, DIVIDE, node.id)
                 return
-        self.divide_late(run, take)  # it was not begun
+        self.divide_late(run, take)  # it was not begun: when it is, this process is not told
 
     def end_task(self, run: PoolRun, i: int) -> None:
         """End the worker that runs a task which is not wanted any more."""
