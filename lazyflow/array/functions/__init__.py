@@ -38,6 +38,7 @@ returns an `Array` of that; nothing is computed. ``x + y`` is a ufunc, which Num
     reductions.means              mean, var, std, average
     reductions.without_nan        nansum, nanmean, nanmax
     reductions.arg_extremes       argmin, argmax
+    reductions.ranks              elements by their rank, of axes that no task should see whole
     reductions.quantiles          median, quantile, percentile
     reductions.bin_rules          how many bins a rule gives
     cumulative                    cumsum, cumprod

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import isqrt
+from math import isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.graph.task import Task
 from lazyflow.store.exchange_file import ExchangeFile
 
-_WHOLE = 8  # times `chunk_bytes` that one task sorts
+_WHOLE = 8  # times `chunk_bytes` that one task sorts, and the part of a memory limit
 _PIECES = 32  # of a chunk of `chunk_bytes`: a piece of a run is about as large
 _RUNS = 32  # that a memory limit has room for at least: a task takes about five
 _FINE = 4  # a bound is off by less than a chunk's length over this
@@ -272,18 +272,20 @@ def chunk_of(places: bool, where: TaskDetails, totals: Any, *buckets: Any) -> An
     return found.reshape((1,) * axis + (-1,) + (1,) * (ndim - 1 - axis))
 
 
-def is_long(node: Expr, axis: int) -> bool:
-    """Tell whether the elements along an axis are better sorted by many tasks.
+def is_long(node: Expr, *axes: int) -> bool:
+    """Tell whether the elements along axes are better sorted by many tasks.
 
     Objects are not: what is compared is not what moves, and its size is not known.
     """
-    n: Any = node.shape[axis]
-    dtype = node.dtype
-    if None in node.shape or not node.size or len(node.chunks[axis]) < 2 or dtype.hasobject:
+    dtype, limit = node.dtype, config.memory_limit()
+    if None in node.shape or not node.size or dtype.hasobject:
         return False
-    if dtype.kind == "V" and dtype.names is None:
+    if prod([len(node.chunks[k]) for k in axes]) < 2 or (dtype.kind == "V" and not dtype.names):
         return False
-    return bool(n * dtype.itemsize > _WHOLE * config.get("chunk_bytes"))
+    most = _WHOLE * config.get("chunk_bytes")
+    if limit is not None:
+        most = min(most, limit // _WHOLE)
+    return bool(prod([node.shape[k] or 0 for k in axes]) * dtype.itemsize > most)
 
 
 def sample_sorted(node: Expr, axis: int, kind: Any, places: bool) -> Expr:
