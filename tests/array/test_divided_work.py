@@ -75,6 +75,22 @@ def test_a_divided_sort_keeps_chunks_and_fields_of_order():
 
 @settings(max_examples=15, deadline=None)
 @given(
+    n=st.integers(2, 90), dtype=st.sampled_from(["f8", ">f4", "i1", "M8[D]", "S3"]),
+    side=st.sampled_from(["left", "right"]), seed=st.integers(0, 99),
+    limit=st.sampled_from([None, 400]),
+)
+def test_places_in_a_long_array(n, dtype, side, seed, limit):
+    rng = np.random.default_rng(seed)
+    a, v = np.sort(elements(dtype, n, 50, rng)), elements(dtype, 40, 60, rng).reshape(5, 8)
+    with lf.config.set(memory_limit=limit, scheduler="sync"):
+        x = computed_blocks(a, max(n // 5, 1))
+        found = la.searchsorted(x, computed_blocks(v, (2, 3)), side)
+        same(found.compute(), np.searchsorted(a, v, side))
+        assert la.searchsorted(x, v[0, 0], side).compute() == np.searchsorted(a, v[0, 0], side)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
     n=st.integers(2, 12), size=st.integers(1, 20), more=st.integers(0, 1), seed=st.integers(0, 99)
 )
 def test_permutations_through_a_file(n, size, more, seed):

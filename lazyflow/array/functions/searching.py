@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from lazyflow import config
+from lazyflow.array.chunks import in_steps
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
 from lazyflow.array.functions.arguments import (
@@ -22,7 +25,11 @@ from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reductions import axis_of
+from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.user_calls import PerBlock
+
+_MOST = 4  # the part of a memory limit that a sorted array takes as one block
+_PART = 16  # the part that each of its parts takes, if it is more: every one is searched for all
 
 
 def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "raise") -> Array:
@@ -106,7 +113,10 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
 ) -> Array:
-    """Return the indices at which elements would go into a sorted array, which becomes one block.
+    """Return the indices at which elements would go into a sorted array.
+
+    It becomes one block; of one that takes much of the memory limit, parts are searched one after
+    the other.
 
     >>> import lazyflow.array as la
     >>> la.searchsorted(la.asarray([1, 3, 5]), la.from_array([2, 5, 9], chunks=2)).compute()
@@ -122,6 +132,22 @@ def searchsorted(
         if as_node(sorter).shape != x.shape:
             raise ValueError("sorter.size must equal number of elements in array")
         x = take(x, sorter)
-    whole = rechunk(x.expr, tuple([(n,) for n in x.shape]))
+    node, place = value.expr, np.dtype(np.intp)
     op = NumpyOp(np.searchsorted, (("side", side),))
-    return Array(PerBlock((whole, value.expr), op, np.dtype(np.intp), value.chunks))
+    (n,), limit = x.shape, config.memory_limit()
+    size = x.dtype.itemsize
+    if limit is None or n * size <= limit // _MOST or x.dtype.hasobject:
+        whole = rechunk(x.expr, (x.shape,))
+        return Array(PerBlock((whole, node), op, place, value.chunks))
+    parts = in_steps(n, max(limit // _PART // max(size, 1), 1))
+    x, edges = Array(rechunk(x.expr, (parts,))), np.cumsum([0, *parts])
+    found: Any = None
+    for start, stop in pairwise(edges.tolist()):  # each adds to one before: all would be held
+        given = (x[start:stop].expr, node, *([] if found is None else [found]))
+        func = op if found is None else named("searchsorted", _places_added, side)
+        found = PerBlock(given, func, place, value.chunks)
+    return Array(found)
+
+
+def _places_added(side: Any, a: Any, v: Any, before: Any) -> Any:
+    return before + np.searchsorted(a, v, side)

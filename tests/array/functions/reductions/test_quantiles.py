@@ -199,7 +199,7 @@ LONG = ["f8", ">f8", "f4", "f2", "i8", "i1", "u8", "?", "c16", "M8[s]", "m8[D]"]
 
 
 @pytest.mark.filterwarnings("ignore:a task of .* needs")  # of limits of 8 kB
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_quantiles_along_axes_that_no_task_sees_whole_have_numpys_bits(data):
     draw = data.draw
