@@ -310,7 +310,7 @@ def by_rank(
     each = (prod(shape) // count,)
     lines = Array(_in_lines(node, axes))
     found = [Array(_of_all(lines[key].expr, wanted, skips, each, dtype)) for key in product(*rest)]
-    return reshape(stack(found, axis=1), shape).expr
+    return reshape(stack(found, axis=1, dtype=dtype), shape).expr
 
 
 def _are_selected(node: Expr, wanted: Sequence[Median]) -> bool:

@@ -199,14 +199,14 @@ LONG = ["f8", ">f8", "f4", "f2", "i8", "i1", "u8", "?", "c16", "M8[s]", "m8[D]"]
 
 
 @pytest.mark.filterwarnings("ignore:a task of .* needs")  # of limits of 8 kB
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_quantiles_along_axes_that_no_task_sees_whole_have_numpys_bits(data):
     draw = data.draw
     dtype = draw(st.sampled_from(LONG))
     shape, axis = draw(st.sampled_from([
-        ((90,), 0), ((3, 40), 1), ((40, 3), 0), ((4, 3, 30), (0, 2)), ((2, 3, 20), -1),
-        ((7, 20), None),
+        ((60,), 0), ((2, 30), 1), ((30, 2), 0), ((3, 2, 10), (0, 2)), ((1, 2, 30), -1),
+        ((3, 20), None),
     ]))
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     numbers = rng.standard_normal(shape) * 10 ** draw(st.integers(0, 2))
@@ -228,7 +228,7 @@ def test_quantiles_along_axes_that_no_task_sees_whole_have_numpys_bits(data):
     if x.dtype.kind in "fiu":
         name = draw(st.sampled_from(["", "nan"])) + name
     expected, warns = _shared(lambda: getattr(np, name)(x, *args, **options))
-    with lf.config.set(chunk_bytes=draw(st.sampled_from([8, 16])), scheduler="sync",
+    with lf.config.set(chunk_bytes=draw(st.sampled_from([8, 24])), scheduler="sync",
                        memory_limit=draw(st.sampled_from([None, 8000]))):
         a = la.from_array(x, chunks=draw(st.integers(2, 20))).map_blocks(np.array, dtype=dtype)
         with mock.patch.multiple(ranks, _SAMPLE=1, _FAR=draw(st.sampled_from([0.0, 3.0]))):
