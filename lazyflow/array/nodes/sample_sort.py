@@ -89,9 +89,9 @@ class SortedLane:
         self.starts = [number * self.sizes[0] for number in range(self.count)]
         step = max(self.sizes[0] // (_FINE * self.count), 1)
         places = node.places
-        sort = named(f"{name}-run", sorted_run, node.algorithm, places, dtype, step, self.file)
+        sort = named(f"{name}-run", sorted_run, node.algorithm, places, dtype, step)
         given = [
-            (TaskDetails(start), low.block(source, (*lane[:axis], i, *lane[axis:])))
+            (TaskDetails(start), self.file, low.block(source, (*lane[:axis], i, *lane[axis:])))
             for i, start in enumerate(self.starts)
         ]
         if self.file is None:
@@ -102,9 +102,9 @@ class SortedLane:
             both = [low.parts(sort, each, node, 2) for each in given]
             self.runs, samples = map(list, zip(*both, strict=True))
         bounds = low.task(named(f"{name}-bounds", bounds_of, step, self.sizes), samples, node)
-        cuts = named(f"{name}-count", cuts_of, places, dtype, self.file)
+        cuts = named(f"{name}-count", cuts_of, places, dtype)
         self.cuts = [
-            low.task(cuts, (TaskDetails(i, start, size), run, bounds), node)
+            low.task(cuts, (TaskDetails(i, start, size), self.file, run, bounds), node)
             for i, (start, size, run) in enumerate(
                 zip(self.starts, self.sizes, self.runs, strict=True)
             )
@@ -130,9 +130,9 @@ class SortedLane:
                 for i in range(self.count)
             ]
             return low.task(named(name, merged_pieces, kind, places), pieces, self.node)
-        func = named(name, merged_of_file, kind, places, self.dtype, self.file)
+        func = named(name, merged_of_file, kind, places, self.dtype)
         where = TaskDetails(number, self.starts)
-        return low.task(func, (where, *self.cuts, *self.runs), self.node)
+        return low.task(func, (where, self.file, *self.cuts, *self.runs), self.node)
 
     def _cut(self, low: MakesTasks, number: int) -> list[Task]:
         func = named(f"{self.node.name}-cut", run_pieces)
@@ -149,7 +149,7 @@ def _values(places: bool, run: Any) -> Any:
 
 
 def sorted_run(
-    kind: Any, places: bool, dtype: np.dtype[Any], step: int, file: Any, where: TaskDetails,
+    kind: Any, places: bool, dtype: np.dtype[Any], step: int, where: TaskDetails, file: Any,
     block: Any,
 ) -> Any:
     """Return the elements of a block in order; if there is a file, where they are, and a sample.
@@ -191,7 +191,7 @@ def bounds_of(step: int, sizes: Sequence[int], *samples: Any) -> tuple[Any, Any,
 
 
 def cuts_of(
-    places: bool, dtype: np.dtype[Any], file: Any, where: TaskDetails, run: Any,
+    places: bool, dtype: np.dtype[Any], where: TaskDetails, file: Any, run: Any,
     bounds: tuple[Any, Any, Any],
 ) -> Any:
     """Return how many elements of a run are up to each bound; 0 and its length are around them.
@@ -227,7 +227,7 @@ def merged_pieces(kind: Any, places: bool, *pieces: Any) -> Any:
 
 
 def merged_of_file(
-    kind: Any, places: bool, dtype: np.dtype[Any], file: Any, where: TaskDetails, *inputs: Any
+    kind: Any, places: bool, dtype: np.dtype[Any], where: TaskDetails, file: Any, *inputs: Any
 ) -> Any:
     """Return the elements of a bucket in order.
 
