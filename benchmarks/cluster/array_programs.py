@@ -35,10 +35,18 @@ class Program:
     goal: float | None = None
 
 
+def _same(block: np.ndarray) -> np.ndarray:
+    return block
+
+
 def _columns(la: Any, x: Any) -> Any:
-    """Cut columns of all rows, as many chunks as there are of rows."""
+    """Cut columns of all rows, as many chunks as there are of rows.
+
+    A function makes the blocks: random numbers could be made in any chunks.
+    """
     if la is np:
         return x
+    x = x.map_blocks(_same, dtype=x.dtype)
     return x.rechunk((x.shape[0], max(1, x.shape[1] // x.numblocks[0])))
 
 

@@ -32,7 +32,6 @@ from lazyflow.schedulers.core.run import BaseRun, Run, make_run
 from lazyflow.schedulers.core.snapshots import snapshot
 from lazyflow.schedulers.core.task_resources import here, scheduler_here
 from lazyflow.schedulers.registry import scheduler_named, scheduler_of
-from lazyflow.store.exchange_file import IS_POSSIBLE
 from lazyflow.store.ownership import ResultHandover, forms
 from lazyflow.store.spilling import in_memory, tasks_at_once
 from lazyflow.store.values import IteratorItems
@@ -135,8 +134,7 @@ def _optimized(
     return optimized
 
 
-#: The options of the run that will be made at once of what is planned where the code runs, if it
-#: has a memory limit, and this machine will run it.
+#: The options of the run that will be made at once of what is planned where the code runs.
 planned: ContextVar[RunOptions | None] = ContextVar("lazyflow_planned", default=None)
 
 
@@ -144,11 +142,7 @@ planned: ContextVar[RunOptions | None] = ContextVar("lazyflow_planned", default=
 def planning(options: RunOptions) -> Iterator[None]:
     """Have what is planned in the block know that it is for a run with these options."""
     with options.memory_limit:
-        if config.memory_limit() is None:
-            yield
-            return
-        is_here = "files" in scheduler_or_default(options.scheduler).options
-        token = planned.set(options if is_here and IS_POSSIBLE else None)
+        token = planned.set(options)
         try:
             yield
         finally:

@@ -44,7 +44,8 @@ from lazyflow.array.passes.memory import check_fits
 from lazyflow.array.passes.rewrites import optimize
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import HELD, Task, call_arguments
-from lazyflow.schedulers.core.base import Observer
+from lazyflow.schedulers.core.base import HasFiles, Observer, Scheduler, provides
+from lazyflow.store.exchange_file import IS_POSSIBLE, Exchange, file_within
 from lazyflow.store.memory import result_memory
 
 # -- expressions as tasks -----------------------------------------------------------------
@@ -71,7 +72,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     nodes = optimize(wanted, keep, config.get("array_fusion"))
     light = _are_light(nodes)
     found = []
-    low = Lowering(limit_of_run(nodes))
+    low = Lowering(partial(exchange_of_run, nodes))
     turned = [(node, None) if keep else _in_memory_order(node) for node in nodes]
     bare = [seen if keep else _in_any_shape(seen) for seen, _ in turned]
     lowered = low.lower(bare)
@@ -81,7 +82,8 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     limit = config.memory_limit()
     if limit is not None:
         need = check_fits(low, limit, () if keep else chain.from_iterable(lowered))
-        if (options := evaluate.planned.get()) is not None:
+        options = evaluate.planned.get()
+        if options is not None and _is_here(evaluate.scheduler_or_default(options.scheduler)):
             options.largest_task = max(options.largest_task, need)
     for node, (seen, axes), made, tasks in zip(
         wanted, turned, bare, lowered, strict=True
@@ -104,19 +106,36 @@ def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:
             yield node.line, node.name, blocks, prod(map(max, node.chunks)) * itemsize
 
 
-def limit_of_run(nodes: Sequence[Expr]) -> int | None:
-    """Return the memory limit of the run that is made of some nodes at once, on this machine.
+def _is_here(scheduler: Scheduler) -> bool:
+    """Tell whether a scheduler's tasks can open files of this process."""
+    return "files" in scheduler.options
 
-    None: there is no limit, or it is not known where the nodes will be run.
+
+def exchange_of_run(nodes: Sequence[Expr]) -> Exchange | None:
+    """Return what gives files to the run that is made of some nodes at once.
+
+    None: memory has no limit, or it is not known where the nodes will be run.
     """
-    if evaluate.planned.get() is None:
+    options = evaluate.planned.get()
+    if options is None or not IS_POSSIBLE:
         return None
-    for node in below(nodes):
-        for task in node.tasks if isinstance(node, TaskBlocks) else ():
-            where = task._args[0].scheduler if task._func is HELD else None
-            if where is not None and "files" not in where.options:
-                return None
-    return config.memory_limit()
+    held = {
+        id(where): where
+        for node in below(nodes) if isinstance(node, TaskBlocks) for task in node.tasks
+        if task._func is HELD and (where := task._args[0].scheduler) is not None
+    }.values()
+    if held and options.scheduler is None and config.get("scheduler") is None:
+        scheduler, *others = held
+        if others:
+            return None
+    else:
+        scheduler = evaluate.scheduler_or_default(options.scheduler)
+    if provides(scheduler, HasFiles):
+        return scheduler.exchange
+    limit = config.memory_limit()
+    if limit is None or not all(map(_is_here, (scheduler, *held))):
+        return None
+    return partial(file_within, limit)
 
 
 def order_of(node: Expr) -> tuple[int, ...]:

@@ -4,21 +4,23 @@ Where every result is made of parts of many blocks, as for rows that become colu
 there before the first result is: the data once. An `ExchangeFile` holds them instead. A plan makes
 one, and gives each part a place in it, so that what one result is made of lies in a row::
 
-    file = ExchangeFile(n_bytes, limit)  # in the caller's process
-    file.write(start, array)             # in the tasks that have blocks, once for each part
-    file.read(start, n_bytes)            # in tasks that wait for those
+    file = ExchangeFile(n_bytes, limit)            # in the caller's process
+    written = file.write([(start, array), ...])    # in the tasks that have blocks
+    file.read(start, n_bytes, [written, ...])      # in tasks that wait for those
 
 It is an argument of tasks. Those in other processes of this machine open the file by its number in
 the process that made it. It lives as long as the plan, so that tasks may run again, and has no
 name, so that nothing is left whatever ends the program. The system writes it to the disk: what is
-handed over soon may never get there.
+handed over soon may never get there. Where workers are on other machines, each writes to a file of
+its own, and what tasks return tells where (cluster/dask/worker_files.py).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 from lazyflow.errors import SerializationError, StoreFull
 from lazyflow.finalizers import LastCall
@@ -30,12 +32,30 @@ from lazyflow.system import open_descriptor_of, opened
 #: Whether this system has what the file needs: Windows does not.
 IS_POSSIBLE = hasattr(os, "preadv")
 
+#: The share of the memory above which parts go through a file. A guess: other parts of a plan have
+#: some, too.
+_SHARE = 0.2
+
+#: Returns what parts go through, given how many bytes are handed over in all, and how many at once
+#: if memory holds them; None: memory holds them.
+Exchange: TypeAlias = Callable[[int, int], Any]
+
+
+def need_a_file(at_once: int, limit: float) -> bool:
+    """Tell whether parts of so many bytes go through a file rather than to be held."""
+    return at_once > _SHARE * limit
+
+
+def file_within(limit: int, size: int, at_once: int) -> ExchangeFile | None:
+    """Return a file for what is handed over under a memory limit; None: it is not needed."""
+    return ExchangeFile(size, limit) if need_a_file(at_once, limit) else None
+
 
 class ExchangeFile:
     """A file without a name, of one plan and of a given size; what is not written is zeros.
 
-    limit
-        The memory limit, for errors.
+    limit, total
+        For errors: the memory limit, and the bytes that are handed over where the size is not that.
 
     Raises
     ------
@@ -43,14 +63,15 @@ class ExchangeFile:
         It can't be made in the folder for spilled values, or written.
     """
 
-    __slots__ = ("_address", "_fd", "_over", "_told")
+    __slots__ = ("_fd", "_over", "_told", "address")
     _lazyflow_kind = ATOM
     _lazyflow_quick = True
 
-    def __init__(self, size: int, limit: int) -> None:
+    def __init__(self, size: int, limit: int, total: int = 0) -> None:
         from tempfile import TemporaryFile  # 5 ms
 
-        self._told = folder, size, limit = folder_here(), size, limit
+        folder = folder_here()
+        self._told = folder, total or size, limit
         try:
             with TemporaryFile(buffering=0, dir=folder) as file:
                 os.ftruncate(file.fileno(), size)
@@ -62,29 +83,36 @@ class ExchangeFile:
             label = os.readlink(f"/proc/self/fd/{self._fd}")
         except OSError:
             label = ""
-        self._address = os.getpid(), self._fd, label
+        #: The process that has it open, its number there, and the name that the system shows.
+        self.address = os.getpid(), self._fd, label
 
-    def write(self, start: int, array: Any) -> None:
-        """Write the elements of an array, in C order."""
-        data = memoryview(sys.modules["numpy"].ascontiguousarray(array).reshape(-1).view("u1"))
+    def write(self, parts: Iterable[tuple[int, Any]]) -> None:
+        """Write the elements of arrays, in C order, each from its start on."""
         try:
-            while data:
-                done = os.pwrite(self._fd, data, start)
-                start, data = start + done, data[done:]
+            for start, array in parts:
+                flat = sys.modules["numpy"].ascontiguousarray(array).reshape(-1)
+                data = memoryview(flat.view("u1"))
+                while data:
+                    done = os.pwrite(self._fd, data, start)
+                    start, data = start + done, data[done:]
         except OSError as error:
             raise _cant_write(*self._told, error) from None
 
-    def read(self, start: int, size: int) -> Any:
-        """Return a stretch of the file, as an array of bytes of the caller's own."""
+    def read(self, start: int, size: int, written: Iterable[None] = ()) -> Any:
+        """Return a stretch of the file, as an array of bytes of the caller's own.
+
+        written
+            What `write` returned in the tasks that have written there: it is all in one file.
+        """
         return read_from(self._fd, start, size)
 
     def __reduce__(self) -> Any:
-        return _of_other_process, (self._address, self._told)
+        return _of_other_process, (self.address, self._told)
 
 
 def _of_other_process(address: tuple[int, int, str], told: tuple[str, int, int]) -> ExchangeFile:
     file = ExchangeFile.__new__(ExchangeFile)
-    file._address, file._told = address, told
+    file.address, file._told = address, told
     try:
         file._over = opened(open_descriptor_of, *address)
     except OSError as error:

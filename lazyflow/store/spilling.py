@@ -134,13 +134,17 @@ class SpillFile:
 def read_from(fileno: int, offset: int, size: int) -> Any:
     """Return a stretch of a file, as an array of bytes; OSError if it ends before."""
     found = sys.modules["numpy"].empty(size, "u1")
-    left = memoryview(found)
+    fill_from(fileno, offset, memoryview(found))
+    return found
+
+
+def fill_from(fileno: int, offset: int, left: memoryview) -> None:
+    """Read a stretch of a file into memory of its size; OSError if the file ends before."""
     while left:
         done = os.preadv(fileno, [left], offset)
         if not done:
             raise OSError(f"a file of values ends at byte {offset}, with {len(left)} to be read")
         offset, left = offset + done, left[done:]
-    return found
 
 
 def folder_here() -> str:

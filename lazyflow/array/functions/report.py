@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,6 +22,7 @@ from lazyflow.array.passes.memory import BlockSizes, projected_peak
 from lazyflow.array.passes.rewrites import explain_passes, optimize
 from lazyflow.graph.plan import Explanation
 from lazyflow.graph.task import Task
+from lazyflow.store.exchange_file import file_within
 from lazyflow.store.sizes import format_bytes
 
 
@@ -68,7 +70,8 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     wanted = [x.expr for x in arrays]
     fusion = config.get("array_fusion")
     nodes = optimize(wanted, keep, fusion)
-    low = Lowering(config.memory_limit())
+    limit = config.memory_limit()
+    low = Lowering(lambda: None if limit is None else partial(file_within, limit))
     wanted_tasks = list(chain.from_iterable(low.lower(nodes)))
     counts = low.counts()
     lines = [

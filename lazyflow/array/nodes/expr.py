@@ -22,6 +22,7 @@ from lazyflow.array.nodes.block_kinds import OtherKind
 from lazyflow.array.nodes.selection import Index, Selection
 from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.snapshots import Watch
+from lazyflow.store.exchange_file import Exchange
 
 # -- A dtype that is found out when it is first asked for, by a call of a user's function
 
@@ -152,7 +153,10 @@ class MakesTasks(Protocol):
     """The part of `Lowering` that nodes use to make their tasks."""
 
     taken: dict[int, int]
-    memory_limit: int | None
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """What gives files for blocks that are put together anew; None: there are none."""
 
     def block(self, node: Expr, index: Index) -> Task:
         """Return the task of one block of a node."""

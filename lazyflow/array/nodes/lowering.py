@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import accumulate, chain, product
 from typing import Any
 
@@ -15,6 +16,7 @@ from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.items import Item
 from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import VALUE, Task
+from lazyflow.store.exchange_file import Exchange
 
 _DEEP = 64  # levels of nodes that are lowered by calls inside calls
 
@@ -28,17 +30,25 @@ class Lowering:
         By the ids of tasks: how many other tasks read what they return, and how often it is wanted.
     taken
         See reading.py.
-    memory_limit
-        Of a run that will be made at once, and on this machine; None: there is none, or not yet.
+
+    Parameters
+    ----------
+    find_exchange
+        Returns `exchange` when that is first asked for.
     """
 
-    def __init__(self, memory_limit: int | None = None) -> None:
-        self.memory_limit = memory_limit
+    def __init__(self, find_exchange: Callable[[], Exchange | None] = lambda: None) -> None:
+        self._find_exchange = find_exchange
         self._blocks: dict[tuple[Expr, Index], Task] = {}
         self._bounds: dict[Expr, list[list[int]]] = {}
         self._shared: dict[Any, Any] = {}
         self.readers: Counter[int] = Counter()
         self.taken: dict[int, int] = {}
+
+    @cached_property
+    def exchange(self) -> Exchange | None:
+        """What gives files to the run that will be made at once; None: there are none."""
+        return self._find_exchange()
 
     def lower(self, wanted: Sequence[Expr]) -> list[list[Task]]:
         """Return the tasks of all blocks of some nodes, in C order."""

@@ -3,7 +3,8 @@
 A block is cut into copies of its pieces at once, and forgotten: what lives is the pieces that were
 not put together yet, the data once, and a block or two for each thread. (Views would keep every
 block until the last of its pieces is used: twice the data.) With a memory limit, pieces that take
-much of it go through a file (exchange_file.py).
+much of it go through a file (exchange_file.py), as do those that take much of the memory of a
+cluster's workers.
 """
 
 from __future__ import annotations
@@ -24,16 +25,14 @@ from lazyflow.array.nodes.sources import TaskBlocks
 from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
-from lazyflow.store.exchange_file import ExchangeFile
 from lazyflow.store.spilling import make_room_for
 
 #: Pieces above which a rechunk goes by chunks between the two: 1,000 rows to 1,000 columns are a
 #: million pieces, and 64,000 by blocks in between. A guess at where tasks cost as much as copies.
 MANY = 20_000
 
-#: The share of a memory limit above which pieces go through a file. A guess: other parts of a plan
-#: have pieces, too.
-_SHARE = 0.2
+#: As many through a file, where they are no tasks.
+_MANY_IN_FILE = 10 * MANY
 
 
 class Rechunk(Expr):
@@ -55,10 +54,10 @@ class Rechunk(Expr):
         shape = tuple([sizes[i] for sizes, i in zip(self.chunks, index, strict=True)])
         if 0 in shape and None not in shape:
             return low.value(np.empty(shape, self.dtype))
-        source = low.shared(self, "source", staged, self.inputs[0], self.chunks)
-        by_file = low.shared(self, "file", ByFile, low, self, source)
+        by_file = low.shared(self, "file", ByFile, low, self)
         if by_file.file is not None:
             return by_file.block(low, index)
+        source = low.shared(self, "source", staged, self.inputs[0], self.chunks, MANY)
         cuts = _cuts(low, self, index, source.chunks)
         if 0 in shape:
             nothing = named("rechunk-cut", copies, [tuple([found for (_, found, _), *_ in cuts])])
@@ -71,9 +70,6 @@ class Rechunk(Expr):
         if len(pieces) == 1:
             return pieces[0]
         lengths = tuple([tuple([n for _, _, n in axis]) for axis in cuts])
-        # Pieces are tasks on distributed, too, and permutations go likewise (exchange.py), not by
-        # its P2P shuffle: with that, dask's rows to columns take 1.08 to 1.19 times as long as
-        # these and move twice the bytes.
         return low.task(named("rechunk", pieces_joined, lengths, self.known_dtype), pieces, self)
 
     def _cut(self, low: MakesTasks, source: Expr, number: Index) -> dict[Index, Task]:
@@ -98,13 +94,13 @@ class ByFile:
         None, if the pieces fit into the memory limit.
     """
 
-    def __init__(self, low: MakesTasks, node: Expr, source: Expr) -> None:
-        self.node, self.source, self.file = node, source, None
-        dtype, limit = node.known_dtype, low.memory_limit
-        if limit is None or dtype is None or dtype.hasobject or None in node.shape:
+    def __init__(self, low: MakesTasks, node: Expr) -> None:
+        self.node, self.file, dtype = node, None, node.known_dtype
+        if low.exchange is None or dtype is None or dtype.hasobject or None in node.shape:
             return
-        if need_a_file(pieces_at_once(source.chunks, node.chunks) * dtype.itemsize, limit):
-            self.file = ExchangeFile(node.size * dtype.itemsize, limit)
+        self.source = staged(node.inputs[0], node.chunks, _MANY_IN_FILE)
+        at_once = pieces_at_once(self.source.chunks, node.chunks) * dtype.itemsize
+        self.file = low.exchange(node.size * dtype.itemsize, at_once)
 
     def block(self, low: MakesTasks, index: Index) -> Task:
         """Return the task of one block."""
@@ -139,11 +135,6 @@ class ByFile:
         shape: Any = tuple([sizes[i] for sizes, i in zip(node.chunks, index, strict=True)])
         starts = [edges[i] for edges, i in zip(low.bounds(node), index, strict=True)]
         return in_a_row(starts, shape, node.shape), shape
-
-
-def need_a_file(size: int, limit: int) -> bool:
-    """Tell whether pieces of so many bytes go through a file rather than to be held."""
-    return size > _SHARE * limit
 
 
 def in_a_row(starts: Sequence[int], lengths: Sequence[int], shape: Sequence[Any]) -> int:
@@ -252,8 +243,11 @@ def is_held(node: Expr) -> bool:
     return isinstance(base, TaskBlocks) and base.held
 
 
-def staged(node: Expr, chunks: Chunks) -> Expr:
+def staged(node: Expr, chunks: Chunks, many: int) -> Expr:
     """Return the node to cut for a rechunk: the given one, or an equal with chunks in between.
+
+    many
+        Pieces above which there are some.
 
     These are, along each axis, as long as the geometric mean of the two, so that their blocks are
     not larger than the larger ones.
@@ -263,7 +257,7 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
         for old, new in zip(node.chunks, chunks, strict=True)
     ])
     blocks = prod(node.numblocks) + prod(map(len, chunks))
-    if pieces <= max(MANY, 4 * blocks):
+    if pieces <= max(many, 4 * blocks):
         return node
     between: list[tuple[Any, ...]] = []
     for old, new, n in zip(node.chunks, chunks, node.shape, strict=True):
@@ -275,7 +269,7 @@ def staged(node: Expr, chunks: Chunks) -> Expr:
     middle = tuple(between)
     if middle in (node.chunks, chunks):
         return node
-    return Rechunk((staged(node, middle),), middle)
+    return Rechunk((staged(node, middle, many),), middle)
 
 
 def copies(slices: list[tuple[slice, ...]], block: Any) -> tuple[Any, ...]:
@@ -284,20 +278,21 @@ def copies(slices: list[tuple[slice, ...]], block: Any) -> tuple[Any, ...]:
 
 
 def write_pieces(
-    dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, block: Any
-) -> None:
-    """Write pieces of a block to a file.
+    dtype: np.dtype[Any], where: TaskDetails, file: Any, block: Any
+) -> Any:
+    """Write pieces of a block to a file; return what tells readers where they are.
 
     where
         For each piece its start in the file, in elements, its slices of the block and its shape.
     """
     refuse_sparse(block)
-    for start, slices, shape in where.values[0]:
-        piece = np.broadcast_to(block[slices], shape)
-        file.write(start * dtype.itemsize, np.ascontiguousarray(piece, dtype))
+    return file.write(
+        (start * dtype.itemsize, np.ascontiguousarray(np.broadcast_to(block[slices], shape), dtype))
+        for start, slices, shape in where.values[0]
+    )
 
 
-def read_block(dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, *written: None) -> Any:
+def read_block(dtype: np.dtype[Any], where: TaskDetails, file: Any, *written: Any) -> Any:
     """Return a block of its pieces in a file.
 
     where
@@ -307,7 +302,7 @@ def read_block(dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, *wr
     shape = tuple(map(sum, lengths))
     size = prod(shape) * dtype.itemsize
     make_room_for(size)
-    found = file.read(start * dtype.itemsize, size).view(dtype)
+    found = file.read(start * dtype.itemsize, size, written).view(dtype)
     if all(len(axis) == 1 for axis in lengths[1:]):
         return found.reshape(shape)
     sizes = list(product(*lengths))

@@ -29,10 +29,9 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.chunks import in_steps
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
-from lazyflow.array.nodes.rechunking import need_a_file, rechunk
+from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.graph.task import Task
-from lazyflow.store.exchange_file import ExchangeFile
 
 _WHOLE = 8  # times `chunk_bytes` that one task sorts, and the part of a memory limit
 _PIECES = 32  # of a chunk of `chunk_bytes`: a piece of a run is about as large
@@ -85,28 +84,27 @@ class SortedLane:
         self.sizes = node.chunks[axis]
         self.count, n = len(self.sizes), sum(self.sizes)
         self.dtype = dtype = run_dtype(source.dtype, node.places)
-        self.file: ExchangeFile | None = None
-        if low.memory_limit is not None and need_a_file(n * dtype.itemsize, low.memory_limit):
-            self.file = ExchangeFile(n * dtype.itemsize, low.memory_limit)
+        size = n * dtype.itemsize
+        self.file: Any = low.exchange(size, size) if low.exchange is not None else None
         self.starts = [number * self.sizes[0] for number in range(self.count)]
         step = max(self.sizes[0] // (_FINE * self.count), 1)
         places = node.places
-        sort = named(f"{name}-run", sorted_run, node.algorithm, places, dtype, step, self.file)
-        each = [
-            low.task(sort, (TaskDetails(start), low.block(source, (*lane[:axis], i, *lane[axis:]))),
-                     node)
+        sort = named(f"{name}-run", sorted_run, node.algorithm, places, dtype, step)
+        given = [
+            (TaskDetails(start), self.file, low.block(source, (*lane[:axis], i, *lane[axis:])))
             for i, start in enumerate(self.starts)
         ]
-        self.runs: list[Any] = each
         if self.file is None:
+            self.runs = [low.task(sort, each, node) for each in given]
             sample = named(f"{name}-sample", sampled, places, step)
-            each = [low.task(sample, (run,), node) for run in each]
-        else:  # read by the tasks that have the bounds: before, all would be read
-            self.runs = [self.file] * self.count
-        bounds = low.task(named(f"{name}-bounds", bounds_of, step, self.sizes), each, node)
+            samples = [low.task(sample, (run,), node) for run in self.runs]
+        else:  # the run is read by the tasks that have the bounds: before, all would be read
+            both = [low.parts(sort, each, node, 2) for each in given]
+            self.runs, samples = map(list, zip(*both, strict=True))
+        bounds = low.task(named(f"{name}-bounds", bounds_of, step, self.sizes), samples, node)
         cuts = named(f"{name}-count", cuts_of, places, dtype)
         self.cuts = [
-            low.task(cuts, (TaskDetails(i, start, size), run, bounds), node)
+            low.task(cuts, (TaskDetails(i, start, size), self.file, run, bounds), node)
             for i, (start, size, run) in enumerate(
                 zip(self.starts, self.sizes, self.runs, strict=True)
             )
@@ -132,8 +130,9 @@ class SortedLane:
                 for i in range(self.count)
             ]
             return low.task(named(name, merged_pieces, kind, places), pieces, self.node)
-        func = named(name, merged_of_file, kind, places, self.dtype, self.file)
-        return low.task(func, (TaskDetails(number, self.starts), *self.cuts), self.node)
+        func = named(name, merged_of_file, kind, places, self.dtype)
+        where = TaskDetails(number, self.starts)
+        return low.task(func, (where, self.file, *self.cuts, *self.runs), self.node)
 
     def _cut(self, low: MakesTasks, number: int) -> list[Task]:
         func = named(f"{self.node.name}-cut", run_pieces)
@@ -150,10 +149,10 @@ def _values(places: bool, run: Any) -> Any:
 
 
 def sorted_run(
-    kind: Any, places: bool, dtype: np.dtype[Any], step: int, file: ExchangeFile | None,
-    where: TaskDetails, block: Any,
+    kind: Any, places: bool, dtype: np.dtype[Any], step: int, where: TaskDetails, file: Any,
+    block: Any,
 ) -> Any:
-    """Return the elements of a block in order; if there is a file, write them, return a sample.
+    """Return the elements of a block in order; if there is a file, where they are, and a sample.
 
     where
         The place of its first element.
@@ -169,8 +168,7 @@ def sorted_run(
         run.sort(kind=kind)
     if file is None:
         return run
-    file.write(start * dtype.itemsize, run)
-    return sampled(places, step, run)
+    return file.write([(start * dtype.itemsize, run)]), sampled(places, step, run)
 
 
 def sampled(places: bool, step: int, run: Any) -> Any:
@@ -193,16 +191,17 @@ def bounds_of(step: int, sizes: Sequence[int], *samples: Any) -> tuple[Any, Any,
 
 
 def cuts_of(
-    places: bool, dtype: np.dtype[Any], where: TaskDetails, run: Any, bounds: tuple[Any, Any, Any]
+    places: bool, dtype: np.dtype[Any], where: TaskDetails, file: Any, run: Any,
+    bounds: tuple[Any, Any, Any],
 ) -> Any:
     """Return how many elements of a run are up to each bound; 0 and its length are around them.
 
     where
-        The number of the run, and where it lies in a file, if that is given for it.
+        The number of the run, and where it lies in the file, if there is one.
     """
     number, start, size = where.values
-    if type(run) is ExchangeFile:
-        run = run.read(start * dtype.itemsize, size * dtype.itemsize).view(dtype)
+    if file is not None:
+        run = file.read(start * dtype.itemsize, size * dtype.itemsize, [run]).view(dtype)
     bound, of_run, place = bounds
     values = _values(places, run)
     up_to = np.searchsorted(values, bound, side="right")
@@ -228,21 +227,23 @@ def merged_pieces(kind: Any, places: bool, *pieces: Any) -> Any:
 
 
 def merged_of_file(
-    kind: Any, places: bool, dtype: np.dtype[Any], file: ExchangeFile, where: TaskDetails,
-    *cuts: Any,
+    kind: Any, places: bool, dtype: np.dtype[Any], where: TaskDetails, file: Any, *inputs: Any
 ) -> Any:
     """Return the elements of a bucket in order.
 
     where
         The number of the bucket, and where runs begin in the file.
+    inputs
+        The cuts of each run, then what tells where the run is.
     """
     number, starts = where.values
+    cuts, runs = inputs[:len(starts)], inputs[len(starts):]
     spans = [(start + each[number], each[number + 1] - each[number])
              for start, each in zip(starts, cuts, strict=True)]
     found = np.empty(sum([n for _, n in spans]), dtype)
     at = 0
-    for start, n in spans:
-        piece = file.read(int(start) * dtype.itemsize, int(n) * dtype.itemsize)
+    for (start, n), run in zip(spans, runs, strict=True):
+        piece = file.read(int(start) * dtype.itemsize, int(n) * dtype.itemsize, [run])
         found[at:at + n] = piece.view(dtype)
         at += n
     return _in_order(found, kind, places)

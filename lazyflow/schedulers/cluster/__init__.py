@@ -17,7 +17,10 @@ lazyflow never ends a cluster that the user started.
   connect to workers, they go through the scheduler, as with ``Client(direct_to_workers=False)``.
 - Arrays of more than the workers' memory: on distributed, large results are kept in memory up to
   ``distributed.worker.memory.target`` (60 %) of a worker's limit, and beyond in one file of the
-  worker, in its ``local_directory`` or in ``spill_folder``. ``memory_limit=`` is refused.
+  worker, in its ``local_directory`` or in ``spill_folder``. ``memory_limit=`` is refused. What is
+  regrouped (rows to columns, a permutation, a long sort) beyond a fifth of all workers' memory goes
+  through files of the workers in one pass, and not as values of the cluster. On Ray all of this
+  is left to its own store of objects, which spills them.
 - Exceptions of tasks never reach the engine's own error handling. A task that kills its workers
   fails with `WorkerDied`, and only that task fails; when the scheduler is gone, waiting ends with
   `SchedulerLost`. A kept result that is lost with its worker is made again there, unless one of its

@@ -29,6 +29,19 @@ from lazyflow.store.pickling.unpicklable import Unpicklable, dump
 from lazyflow.store.sizes import size_of
 from lazyflow.store.spilling import KeptArray, make_room, opened, stand_in
 
+
+class InFile:
+    """A value that tells of a worker's file, its `source`, with which it is lost."""
+
+    __slots__ = ("source",)
+
+    source: Any
+
+
+class FileGone(Exception):
+    """The file of an `InFile` has gone with its worker; ``args`` are its source."""
+
+
 ROWS = (tuple, list)  # containers whose arrays are kept as those that are results themselves
 KEEPER = "runs"  # of what is kept, in `lazyflow.info`
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
@@ -238,6 +251,10 @@ class GroupOutcome:
     def kept_bytes(self) -> int:
         """Return how many bytes are kept below a limit: in memory, or in a file."""
         return sum(map(_kept_bytes, self.values.values()))
+
+    def is_of(self, source: Any) -> bool:
+        """Tell whether a result is in a file."""
+        return any(isinstance(v, InFile) and v.source == source for v in self.values.values())
 
     def part(self, numbers: Sequence[int]) -> GroupOutcome:
         """Return the outcome of some of the tasks."""

@@ -22,7 +22,13 @@ from lazyflow.errors import Cancelled, SerializationError
 from lazyflow.graph.options import Options
 from lazyflow.graph.plan import plan_of
 from lazyflow.graph.task import HELD, VALUE, Task
-from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue, open_piece, packed
+from lazyflow.schedulers.cluster.outcome import (
+    FileGone,
+    GroupOutcome,
+    PackedValue,
+    open_piece,
+    packed,
+)
 from lazyflow.schedulers.cluster.packing import BIND, PIECE
 from lazyflow.schedulers.core.base import Observer, Request
 from lazyflow.schedulers.core.errors.failures import dressed
@@ -262,6 +268,11 @@ class Work:
         The outcomes to which it refers.
     name
         The name of the scheduler, for computes in tasks.
+
+    Attributes
+    ----------
+    gone
+        The keys of outcomes that were in a file which a task has found gone: the group has not run.
     """
 
     def __init__(self, payload: bytes, deps: tuple[GroupOutcome, ...], name: str) -> None:
@@ -273,6 +284,7 @@ class Work:
         self._scheduler = Inside(name)
         self._run: GroupRun | None = None
         self.is_given_up = False
+        self.gone: list[Any] = []
         self.log: GroupLog | None = None
 
     def __call__(self) -> tuple[GroupOutcome, bytes]:
@@ -286,6 +298,9 @@ class Work:
             with self.log.watched(self.flags[SAMPLE]):
                 self._scheduler.start(run)
                 self._scheduler.wait(run, None)
+            for error in run.blamed.values():
+                if isinstance(error, FileGone):
+                    self.gone += [dep.key for dep in self._deps if dep.is_of(*error.args)]
             return self._reported(run)
         except BaseException as bug:  # of lazyflow, or memory ran out
             first = self._members[0][0]

@@ -318,6 +318,19 @@ class KeepsActors(Protocol):
         """Start an actor; return its host. See `lazyflow.schedulers.actors.calls`."""
 
 
+class HasFiles(Protocol):
+    """A scheduler whose workers keep files of their own through which tasks hand over values."""
+
+    def exchange(self, size: int, at_once: int) -> Any:
+        """Return what has the methods of `ExchangeFile`; None: memory holds the values.
+
+        size
+            Bytes that are handed over.
+        at_once
+            Bytes of them that memory would have to hold at once.
+        """
+
+
 class ReportsInfo(Protocol):
     """A scheduler that reports its state to `lazyflow.schedulers.info`."""
 
@@ -384,7 +397,7 @@ REQUIRED = _members(Scheduler)
 
 _OPTIONAL: dict[Any, tuple[str, ...]] = {
     protocol: _members(protocol)
-    for protocol in (MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, ShutsDown)
+    for protocol in (MakesRuns, Puts, EndsTasks, KeepsActors, HasFiles, ReportsInfo, ShutsDown)
 }
 
 _checked: WeakTable[type, bool] = WeakTable()  # classes of schedulers that passed

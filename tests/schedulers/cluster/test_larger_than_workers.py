@@ -5,6 +5,7 @@ import pytest
 import lazyflow
 import lazyflow.array as la
 from lazyflow import compute, delayed, persist
+from lazyflow.store import exchange_file
 from tests.helpers.waiting import until
 
 np = pytest.importorskip("numpy")
@@ -44,12 +45,12 @@ def of_all(client, name):
     return sum(each[name] for each in client.run(facts).values())
 
 
-def numbers(lib, **chunks):
-    return (lib.arange(ROWS * COLUMNS, dtype="f8", **chunks) % 1009 / 1009).reshape(ROWS, COLUMNS)
+def numbers(lib, columns=COLUMNS, **chunks):
+    return (lib.arange(ROWS * columns, dtype="f8", **chunks) % 1009 / 1009).reshape(ROWS, columns)
 
 
-def kept():
-    x = numbers(la, chunks=CHUNK * COLUMNS).persist()
+def kept(columns=COLUMNS, rows=CHUNK):
+    x = numbers(la, columns, chunks=rows * columns).persist()
     lazyflow.wait([x])
     return x
 
@@ -83,8 +84,13 @@ def test_what_distributed_spills_is_a_word_and_comes_back(client):
     assert nothing_is_left(client)
 
 
-def test_what_is_regrouped_goes_between_workers_and_not_through_the_caller(client, monkeypatch):
-    passed = []
+@pytest.mark.parametrize("share", [1, 0])  # of memory from which it goes through files
+def test_what_is_regrouped_goes_between_workers_and_not_through_the_caller(
+    client, monkeypatch, share
+):
+    monkeypatch.setattr(exchange_file, "_SHARE", share)
+    passed, columns = [], 4 * COLUMNS
+    expected = numbers(np, columns)
 
     def counted(given):
         def passes(self, data):
@@ -97,15 +103,15 @@ def test_what_is_regrouped_goes_between_workers_and_not_through_the_caller(clien
     for name in ("read_from_fd", "write_to_fd"):
         monkeypatch.setattr(iostream.IOStream, name, counted(getattr(iostream.IOStream, name)))
     for _ in range(2):  # the second time, costs and sizes are known
-        x = kept()
+        x = kept(columns, 2 * CHUNK)
         before = sum(passed)
-        y = x.rechunk((-1, COLUMNS // 16)).persist()
+        y = x.rechunk((-1, columns // 8)).persist()
         total = float(y.sum().compute())
-        through_caller = sum(passed) - before
-        np.testing.assert_allclose(total, numbers(np).sum())
-        np.testing.assert_array_equal(y[:, -40:].compute(), numbers(np)[:, -40:])
+        through_caller = sum(passed) - before  # and to and from the scheduler, which is here, too
+        np.testing.assert_allclose(total, expected.sum())
+        np.testing.assert_array_equal(y[:, -40:].compute(), expected[:, -40:])
         del x, y
-    assert through_caller < 8 * CHUNK * COLUMNS  # less than one chunk of sixteen
+    assert through_caller < 0.01 * expected.nbytes
     assert nothing_is_left(client)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -16,7 +16,7 @@ from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
 from lazyflow.array.chunks import block_slices
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import limit_of_run
+from lazyflow.array.evaluation import exchange_of_run
 from lazyflow.array.functions.storage.checks import refuse_overlaps, telling_what_is_there
 from lazyflow.array.functions.storage.loading import held, lock_of
 from lazyflow.array.functions.storage.store_targets import StoreTarget
@@ -152,7 +152,7 @@ def _tasks(
     for x in sources:
         x.with_known_sizes()
     nodes = optimize([x.expr for x in sources], True, config.get("array_fusion"))
-    low = Lowering(limit_of_run(nodes))
+    low = Lowering(partial(exchange_of_run, nodes))
     turns: dict[Any, _Turns] = {}
     readers: dict[Any, list[Expr]] = {}
     for node, writer in zip(nodes, writers, strict=True):

@@ -5,8 +5,8 @@ task would read most of the data so: there each is cut into copies of the points
 as for a rechunk. Where every block needs points of every other, that would be as many edges as
 blocks squared. Then neighbouring sources are put together in groups and their points sorted by
 where they go, and neighbouring blocks are made together of one slice of each group: for n blocks
-about 2·√n tasks and n edges more than blocks. With a memory limit, many points go through
-a file, in which those of each block lie in a row.
+about 2·√n tasks and n edges more than blocks. With a memory limit, and on the workers of
+distributed, many points go through files, in which those of each block lie in a row.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 from lazyflow.array.chunks import TASKS, Chunks, block_slices, coalesced, refuse_sparse
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.reading import LoadRegion
-from lazyflow.array.nodes.rechunking import MANY, in_a_row, need_a_file
+from lazyflow.array.nodes.rechunking import MANY, in_a_row
 from lazyflow.array.nodes.selection import base_region
 from lazyflow.array.nodes.task_parts import TaskDetails, is_large, named, writes_out
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
-from lazyflow.store.exchange_file import ExchangeFile
+from lazyflow.store.exchange_file import Exchange as Way
 
 _GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
 _WORTH = 1 << 22  # bytes of a group from which a task more is worth it
@@ -141,14 +141,14 @@ class Exchange:
         self.ends = list(accumulate(map(prod, self.shapes), initial=0))
         self.arrays = _in_order(indices.arrays, chunks)
         self.collect = named("take", collect, self.axes, node.dtype)
-        self.file = self._file(low.memory_limit)
+        self.file = self._file(low.exchange)
         self._group()
 
-    def _file(self, limit: int | None) -> ExchangeFile | None:
+    def _file(self, way: Way | None) -> Any:
         size = self.ends[-1] * _bytes(self.node) // max([1, *map(prod, self.shapes)])
-        if limit is None or self.node.dtype.hasobject or not need_a_file(size, limit):
+        if way is None or self.node.dtype.hasobject:
             return None
-        return ExchangeFile(self.node.size * self.node.dtype.itemsize, limit)
+        return way(self.node.size * self.node.dtype.itemsize, size)
 
     def _group(self) -> None:
         """Decide whether to exchange, and between how many neighbours; if so, sort the points."""
@@ -484,20 +484,21 @@ def spread(first: int, dtype: np.dtype[Any], where: TaskDetails, *groups: Any) -
 
 
 def write_apart(
-    axes: Index, dtype: np.dtype[Any], points: TaskDetails, file: ExchangeFile, block: Any
-) -> None:
-    """Write the points of a block that different readers need.
+    axes: Index, dtype: np.dtype[Any], points: TaskDetails, file: Any, block: Any
+) -> Any:
+    """Write the points of a block that different readers need; return what tells where they are.
 
     points
         For each reader where they begin in the file, in elements, and what `collect` gets.
     """
-    for start, chosen in points.values:
-        found = collect(axes, dtype, chosen, block)
-        file.write(start * dtype.itemsize, found.astype(dtype, copy=False))
+    return file.write(
+        (start * dtype.itemsize, collect(axes, dtype, chosen, block).astype(dtype, copy=False))
+        for start, chosen in points.values
+    )
 
 
 def read_spread(
-    first: int, dtype: np.dtype[Any], where: TaskDetails, file: ExchangeFile, *written: None
+    first: int, dtype: np.dtype[Any], where: TaskDetails, file: Any, *written: Any
 ) -> Any:
     """Return points in a file, which lie there in the order of groups, where they go.
 
@@ -508,7 +509,8 @@ def read_spread(
     """
     order, counts, shape, start, (before, after) = where.values
     each = prod(before) * prod(after)
-    found = file.read(start * dtype.itemsize, len(order) * each * dtype.itemsize).view(dtype)
+    size = len(order) * each * dtype.itemsize
+    found = file.read(start * dtype.itemsize, size, written).view(dtype)
     ends = [n * each for n in accumulate(counts)]
     groups = [
         part.reshape(*before, n, *after)

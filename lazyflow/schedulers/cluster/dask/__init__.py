@@ -7,5 +7,6 @@
                    is started where there is none
     in_worker.py   groups in a worker
     worker_memory.py  their large results there, in a file beyond what the worker may keep
+    worker_files.py  files of workers through which tasks hand over what is regrouped
     actors.py      actors in a worker, and the way to them
 """

@@ -31,12 +31,14 @@ from lazyflow.schedulers.cluster.dask.in_worker import (
     run_group,
     running_tasks,
 )
+from lazyflow.schedulers.cluster.dask.worker_files import WorkerFiles
 from lazyflow.schedulers.cluster.dask.workers import RUNS, ClusterWorkers
 from lazyflow.schedulers.cluster.engine import Engine, note_host
 from lazyflow.schedulers.cluster.group_queue import Submission, TaskGroup
 from lazyflow.schedulers.cluster.outcome import GroupOutcome, adopted
 from lazyflow.schedulers.cluster.results import EngineResult, because, gone
 from lazyflow.schedulers.cluster.run import EngineRun
+from lazyflow.store.exchange_file import need_a_file
 
 _MESSAGE = 4 << 20  # bytes of payloads in one message, about
 _PATIENCE = 2.0  # seconds that the engine's thread gets at the end of Python
@@ -90,6 +92,17 @@ class DaskEngine(Engine):
 
     def memory(self) -> float:
         return self._workers.memory()
+
+    def exchange(self, size: int, at_once: int) -> WorkerFiles | None:
+        """Return files for what is handed over, if the workers' memory can't hold it."""
+        client = self.reference.or_none()
+        if client is None or client.asynchronous:  # to ask would stop its event loop
+            return None
+        if not need_a_file(at_once, self._workers.all_memory()):
+            return None
+        if not self._workers.scheduler_takes_code():  # which has to hear of files that are gone
+            return None
+        return WorkerFiles.of_client(client, size, int(self.memory()))
 
     def refusal_of(self, options: Options) -> str:
         return self._workers.refusal_of(options)

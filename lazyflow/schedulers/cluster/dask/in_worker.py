@@ -119,6 +119,7 @@ async def run_group(
     """Run a group in a thread; return when it is done or given up.
 
     The scheduler is asked before if its runs are counted: so many there may be, 0 if they are not.
+    If a file is gone from which it reads, the scheduler has it run again.
     """
     worker = distributed.get_worker()
     if runs and not await worker.scheduler.lazyflow_begin(
@@ -138,6 +139,9 @@ async def run_group(
         del _active[name]
     if answer is None:
         return GroupOutcome({}, {})
+    if running.work.gone:
+        await worker.scheduler.lazyflow_make_again(keys=running.work.gone)
+        raise distributed.Reschedule
     outcome: GroupOutcome
     outcome, report = answer
     outcome.key = key

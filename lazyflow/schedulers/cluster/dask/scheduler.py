@@ -17,7 +17,7 @@ from lazyflow.schedulers.cluster.dask.engine import DaskEngine
 from lazyflow.schedulers.cluster.dask.workers import started
 from lazyflow.schedulers.cluster.scheduler import EngineScheduler
 from lazyflow.schedulers.core import task_resources
-from lazyflow.schedulers.core.base import ReportsInfo
+from lazyflow.schedulers.core.base import HasFiles, ReportsInfo
 from lazyflow.schedulers.core.unfinished import finish
 from lazyflow.system import at_fork
 
@@ -33,7 +33,7 @@ def _engine_of(client: Any) -> DaskEngine:
         return engine
 
 
-class DistributedScheduler(EngineScheduler, ReportsInfo):
+class DistributedScheduler(EngineScheduler, HasFiles, ReportsInfo):
     """A scheduler that runs plans by a client: one that is given, active, or started here.
 
     Parameters
@@ -100,6 +100,10 @@ class DistributedScheduler(EngineScheduler, ReportsInfo):
                 "the script; else see the error above"
             ) from error
         return distributed.Client(self._cluster, set_as_default=False)
+
+    def exchange(self, size: int, at_once: int) -> Any:
+        """Return files in the workers for what their memory can't hold; None: it can."""
+        return None if self._here() is not None else self.engine().exchange(size, at_once)
 
     def info(self) -> dict[str, Any]:
         """Return the addresses of the pages of clusters that are connected."""

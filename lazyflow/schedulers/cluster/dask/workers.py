@@ -13,10 +13,11 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from math import inf
 from multiprocessing import resource_tracker
-from time import monotonic
+from time import monotonic, time
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,11 +26,13 @@ from distributed import SchedulerPlugin
 from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
 from distributed.gc import disable_gc_diagnosis
+from distributed.protocol.pickle import dumps
 
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
 from lazyflow.schedulers.cluster.dask.client import ClientReference, lost, refuse_on_loop
+from lazyflow.schedulers.cluster.dask.worker_files import forget_client
 
 # -- the cluster on this machine that `scheduler="distributed"` starts where there is none
 
@@ -153,6 +156,7 @@ class SchedulerPart(SchedulerPlugin):
         self._begun: OrderedDict[Any, int] = OrderedDict()
         scheduler.handlers["lazyflow_begin"] = self.begin
         scheduler.handlers["lazyflow_begun"] = self.begun
+        scheduler.handlers["lazyflow_make_again"] = self.make_again
 
     def update_graph(self, scheduler: Any, *, annotations: Any, **given: Any) -> None:
         """Be told of new tasks, before they are sent to workers."""
@@ -169,6 +173,18 @@ class SchedulerPart(SchedulerPlugin):
             state = self._scheduler.tasks[key]
             if state.loose_restrictions:
                 state.worker_restrictions = state.host_restrictions = None
+
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """Have workers drop the files of a client that is gone."""
+        function = dumps(partial(forget_client, client))
+        scheduler.loop.add_callback(
+            scheduler.broadcast, msg={"op": "run", "function": function}, on_error="ignore")
+
+    def make_again(self, keys: Sequence[Any]) -> None:
+        """Have what is lost made again where it is needed, as after the death of a worker."""
+        tasks = self._scheduler.tasks
+        lost = {key: "released" for key in keys if key in tasks and tasks[key].state == "memory"}
+        self._scheduler.transitions(lost, stimulus_id=f"lazyflow-make-again-{time()}")
 
     def begin(self, key: Any, worker: str, runs: int) -> bool:
         """Count one more run of a task, unless there were so many; return whether it may begin.
@@ -248,6 +264,11 @@ class ClusterWorkers:
         """Return the least memory limit of a worker, in bytes."""
         self._look()
         return self._memory
+
+    def all_memory(self) -> float:
+        """Return the memory limits of all workers, in bytes."""
+        self._look()
+        return self._memory * len(set(self._places))
 
     def _look(self) -> None:
         now = monotonic()
