@@ -27,6 +27,10 @@ sys.dont_write_bytecode = False
 # Where streams are never buffered, nothing would tell that workers forget to flush them.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
+# The suite takes all cores, and so would the threads of BLAS in each of its processes, which spin
+# where they wait: a fit of 1,300 rows took ten times the CPU. In .ci/slow BLAS has threads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 _PER_CORE = 2  # tests side by side: many wait for other processes
 _LARGE = ("sklearn.base", "scipy.stats", "distributed", "numba")  # the rest comes with them
 

@@ -313,6 +313,12 @@ def test_threads_of_scipys_blas_are_shared_and_given_back():
     if len(blas_threads._libraries()) < 2:
         pytest.skip("NumPy or SciPy has another BLAS library")
     before = [tell() for tell, _ in blas_threads._libraries()]
-    with blas_threads.share_of_threads(1000):
-        assert [tell() for tell, _ in blas_threads._libraries()] == [1, 1]
-    assert [tell() for tell, _ in blas_threads._libraries()] == before
+    try:
+        for _, limit in blas_threads._libraries():
+            limit(4)
+        with blas_threads.share_of_threads(1000):
+            assert [tell() for tell, _ in blas_threads._libraries()] == [1, 1]
+        assert [tell() for tell, _ in blas_threads._libraries()] == [4, 4]
+    finally:
+        for (_, limit), threads in zip(blas_threads._libraries(), before, strict=True):
+            limit(threads)

@@ -366,6 +366,7 @@ def test_busy_blas_threads() -> None:
     """Workers are started by exec, so locks of the caller's libraries don't matter."""
     pytest.importorskip("numpy")
     script = """
+os.environ.pop("OPENBLAS_NUM_THREADS", None)  # the suite's own
 import numpy
 stop = []
 def multiply():
