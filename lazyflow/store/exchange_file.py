@@ -16,6 +16,7 @@ handed over soon may never get there.
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 from typing import Any
@@ -77,6 +78,12 @@ class ExchangeFile:
     def read(self, start: int, size: int) -> Any:
         """Return a stretch of the file, as an array of bytes of the caller's own."""
         return read_from(self._fd, start, size)
+
+    def mapped(self, start: int, size: int) -> Any:
+        """Return a stretch of the file as `read` does, of which only pages in use are read."""
+        extra = start % mmap.ALLOCATIONGRANULARITY
+        data = mmap.mmap(self._fd, size + extra, access=mmap.ACCESS_READ, offset=start - extra)
+        return sys.modules["numpy"].frombuffer(data, "u1", size, extra)
 
     def __reduce__(self) -> Any:
         return _of_other_process, (self._address, self._told)

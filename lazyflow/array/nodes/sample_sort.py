@@ -201,8 +201,8 @@ def cuts_of(
         The number of the run, and where it lies in a file, if that is given for it.
     """
     number, start, size = where.values
-    if type(run) is ExchangeFile:
-        run = run.read(start * dtype.itemsize, size * dtype.itemsize).view(dtype)
+    if type(run) is ExchangeFile:  # a search looks at few pages of it
+        run = run.mapped(start * dtype.itemsize, size * dtype.itemsize).view(dtype)
     bound, of_run, place = bounds
     values = _values(places, run)
     up_to = np.searchsorted(values, bound, side="right")
