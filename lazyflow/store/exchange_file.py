@@ -17,6 +17,7 @@ its own, and what tasks return tells where (cluster/dask/worker_files.py).
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -105,6 +106,12 @@ class ExchangeFile:
             What `write` returned in the tasks that have written there: it is all in one file.
         """
         return read_from(self._fd, start, size)
+
+    def mapped(self, start: int, size: int, written: Iterable[None] = ()) -> Any:
+        """Return a stretch of the file as `read` does, of which only pages in use are read."""
+        extra = start % mmap.ALLOCATIONGRANULARITY
+        data = mmap.mmap(self._fd, size + extra, access=mmap.ACCESS_READ, offset=start - extra)
+        return sys.modules["numpy"].frombuffer(data, "u1", size, extra)
 
     def __reduce__(self) -> Any:
         return _of_other_process, (self.address, self._told)

@@ -62,6 +62,21 @@ def test_axes_that_are_sorted_by_many_tasks(
         same(la.sort(computed_blocks(columns, (size, 2)), 0).compute(), np.sort(columns, 0))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not count what is read")
+def test_one_chunk_of_sorted_elements_reads_few_of_the_others_from_the_file():
+    def read_bytes():
+        with open("/proc/self/io") as counts:
+            return int(counts.readline().split()[1])
+
+    a = np.random.default_rng(0).random(1_000_000)
+    with lf.config.set(chunk_bytes=400_000, memory_limit=4_000_000, scheduler="sync"):
+        last = la.sort(computed_blocks(a, 50_000))[-1]
+        last.compute()  # what is imported is read, too
+        before = read_bytes()
+        assert last.compute() == a.max()
+        assert read_bytes() - before < a.nbytes / 2
+
+
 def test_a_divided_sort_keeps_chunks_and_fields_of_order():
     a = elements("i4,f8", 200, 50, np.random.default_rng(0))
     x, numbers = computed_blocks(a, 20), computed_blocks(a["f0"], 20)

@@ -200,8 +200,8 @@ def cuts_of(
         The number of the run, and where it lies in the file, if there is one.
     """
     number, start, size = where.values
-    if file is not None:
-        run = file.read(start * dtype.itemsize, size * dtype.itemsize, [run]).view(dtype)
+    if file is not None:  # a search looks at few pages of it
+        run = file.mapped(start * dtype.itemsize, size * dtype.itemsize, [run]).view(dtype)
     bound, of_run, place = bounds
     values = _values(places, run)
     up_to = np.searchsorted(values, bound, side="right")

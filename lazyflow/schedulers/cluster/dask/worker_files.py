@@ -94,6 +94,10 @@ class WorkerFiles:
                 source.read_far(wanted, found)
         return found
 
+    def mapped(self, start: int, size: int, written: Iterable[Written]) -> Any:
+        """Return what `read` does: it may be in several files, and on other machines."""
+        return self.read(start, size, written)
+
     def __reduce__(self) -> Any:
         return WorkerFiles, self._given
 
