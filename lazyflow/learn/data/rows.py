@@ -26,7 +26,7 @@ from lazyflow.learn.data.inputs import (
     is_chunked,
     together,
 )
-from lazyflow.learn.kernels.tiles import column_sums
+from lazyflow.learn.kernels.primitives import column_sums
 
 __all__ = [
     "ClassTargets", "NumberTargets", "PartSummary", "Place", "Rows", "Targets", "as_numbers",
