@@ -17,7 +17,6 @@ from lazyflow import compute, tree_reduce
 from lazyflow.array import Array
 from lazyflow.learn.data.inputs import is_chunked
 
-
 # -- moments of columns -----------------------------------------------------------------------
 
 

@@ -36,7 +36,6 @@ from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.stochastic import saga, svrg
 from lazyflow.learn.solvers.stopping import Callback, Progress, Solution, StopRule, is_separated
 
-
 # -- classes and their weights ----------------------------------------------------------------
 
 
