@@ -591,13 +591,14 @@ class Executor(concurrent.futures.Executor):
 
     On threads it has threads of its own, so that a call may wait for those of another executor.
     Elsewhere its workers are lazyflow's, and stay warm for the next one. Calls see the context
-    variables of their `submit`. Functions and arguments are taken as they are: lazy values and
-    futures among them are not looked for.
+    variables of their `submit`. Lazy values and futures among the arguments are not replaced by
+    their values.
 
-    A worker process that dies is replaced. Its call runs again as often as ``lazyflow.config``'s
-    ``crash_retries`` says, then fails by `lazyflow.WorkerDied`; nothing else fails. Short calls of
-    one function go to a process together; when it dies, those that had not been answered run again
-    one by one. With ``crash_retries=0``, for calls that must not run twice, each goes by itself.
+    A worker process that dies is replaced. Its call runs again as often as ``crash_retries`` of
+    ``lazyflow.config`` says, then fails with `lazyflow.WorkerDied`; nothing else fails. Short calls
+    of one function go to a process together; when it dies, those that had not been answered run
+    again one by one. With ``crash_retries=0``, for calls that must not run twice, each goes by
+    itself.
 
     Parameters
     ----------
@@ -608,7 +609,7 @@ class Executor(concurrent.futures.Executor):
         their workers run.
     initializer, initargs
         A function, and its arguments, that each worker calls before its first call for this
-        executor. If it fails, all calls fail by `concurrent.futures.BrokenExecutor`.
+        executor. If it fails, all calls fail with `concurrent.futures.BrokenExecutor`.
 
     Examples
     --------

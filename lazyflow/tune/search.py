@@ -38,8 +38,6 @@ from lazyflow.tune.trial import (
     plain,
 )
 
-__all__ = ["resume", "run"]
-
 _TRIALS = 10  # by default
 _TICK = 1.0  # seconds, at most, between looks at the time that is left
 

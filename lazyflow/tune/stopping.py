@@ -19,8 +19,6 @@ import numpy as np
 from lazyflow.tune.space import Domain, NumberDomain, Space
 from lazyflow.tune.trial import FAILED, Trial
 
-__all__ = ["ASHA", "PBT", "HyperBand", "MedianStopping", "Pruner", "TrialDecision"]
-
 
 class TrialDecision(Enum):
     """The fate of a trial after its report.

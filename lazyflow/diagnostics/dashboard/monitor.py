@@ -34,9 +34,6 @@ from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
 from lazyflow.system import idle_seconds, process_usage
 
-__all__ = ["AdviceWindow", "Monitor"]
-
-
 # -- `AdviceWindow`: the rules of advice, on what ran in the last seconds -----------------
 
 _MIN_SECONDS = 5.0  # seconds of a window: a rule needs some time to judge

@@ -19,12 +19,6 @@ from lazyflow.learn.chunked.rows import (
     sum_of_parts,
 )
 
-__all__ = [
-    "LossTable", "accuracy_score", "log_loss", "loss_of_block", "loss_of_table",
-    "mean_squared_error", "r2_score",
-]
-
-
 # -- log losses by label and column, which can be merged: which column is a label's, all decide
 
 #: Labels beyond the number of columns at which one stops to collect them: they are numbers to fit.

@@ -22,8 +22,6 @@ from lazyflow.learn.chunked.rows import (
     sums_by_column,
 )
 
-__all__ = ["StandardScaler"]
-
 _FLOATS = np.float16, np.float32, np.float64
 
 

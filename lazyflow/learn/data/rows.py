@@ -28,13 +28,6 @@ from lazyflow.learn.data.inputs import (
 )
 from lazyflow.learn.kernels.primitives import column_sums
 
-__all__ = [
-    "ClassTargets", "NumberTargets", "PartSummary", "Place", "Rows", "Targets", "as_numbers",
-    "check_finite", "check_names", "checked", "checked_weights", "kept_rows", "names_of",
-    "places_of", "tree_sum",
-]
-
-
 # -- where the rows of a part are from: what errors call them -----------------------------
 
 

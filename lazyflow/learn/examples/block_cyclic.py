@@ -29,8 +29,6 @@ from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.stochastic import saga
 from lazyflow.learn.solvers.stopping import StopRule
 
-__all__ = ["Stall", "cyclic", "made_rows", "main"]
-
 CHUNKS, ROWS, FEATURES, EPOCHS = 20, 200, 20, 21
 GOAL = 1e-9
 

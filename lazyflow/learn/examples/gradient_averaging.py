@@ -19,8 +19,6 @@ from lazyflow.learn.examples.frameworks import (
 )
 from lazyflow.weights import get_weights, mean_gradients, set_weights
 
-__all__ = ["main", "train_with_actors", "train_with_state"]
-
 WORKERS, STEPS = 2, 200
 
 #: Each is built once in a worker that uses it; no task sees what another left in it.

@@ -20,8 +20,6 @@ from lazyflow.learn.examples.frameworks import (
 )
 from lazyflow.weights import get_weights, mean_weights, set_weights
 
-__all__ = ["main", "train_with_actors", "train_with_state"]
-
 WORKERS, ROUNDS, STEPS = 2, 20, 10
 
 #: Each is built once in a worker that uses it; no task sees what another left in it.

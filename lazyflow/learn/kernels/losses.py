@@ -24,11 +24,6 @@ from lazyflow.learn.kernels.primitives import (
     write_scores,
 )
 
-__all__ = [
-    "LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "curved_rows", "logistic_sums", "moved_sums",
-    "write_slopes", "write_slopes_of_one",
-]
-
 _LOGISTIC, _SOFTMAX, _SQUARES = range(3)
 
 _TINY = np.finfo(float).tiny  # its product with 0, as 0 log 0, is 0
