@@ -55,11 +55,10 @@ if TYPE_CHECKING:
     from lazyflow.api.executors import Executor
     from lazyflow.api.futures import Future, put, submit
     from lazyflow.api.futures import map as map
-    from lazyflow.api.rerunning import rerun
-    from lazyflow.api.tracing import trace
+    from lazyflow.api.rerunning import rerun, trace
     from lazyflow.api.waiting import as_completed
     from lazyflow.api.worker_states import worker_state
-    from lazyflow.diagnostics.dashboard.live import dashboard
+    from lazyflow.diagnostics.dashboard.server import dashboard
     from lazyflow.diagnostics.profiling.recorder import profile
     from lazyflow.diagnostics.progress import ProgressBar
     from lazyflow.diagnostics.visualize import visualize
@@ -122,7 +121,7 @@ _ON_FIRST_USE = {
     "put": "lazyflow.api.futures",
     "submit": "lazyflow.api.futures",
     "ProgressBar": "lazyflow.diagnostics.progress",
-    "dashboard": "lazyflow.diagnostics.dashboard.live",
+    "dashboard": "lazyflow.diagnostics.dashboard.server",
     "profile": "lazyflow.diagnostics.profiling.recorder",
     "actor": "lazyflow.api.actors",
     "get_actor": "lazyflow.api.actors",
@@ -130,7 +129,7 @@ _ON_FIRST_USE = {
     "from_map": "lazyflow.api.decorator",
     "rerun": "lazyflow.api.rerunning",
     "tokenize": "lazyflow.graph.tokens.tokenize",
-    "trace": "lazyflow.api.tracing",
+    "trace": "lazyflow.api.rerunning",
     "tree_reduce": "lazyflow.api.decorator",
     "visualize": "lazyflow.diagnostics.visualize",
     "worker_state": "lazyflow.api.worker_states",

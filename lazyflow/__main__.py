@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
 
         return demo(argv[1:])
     if argv and argv[0] == "dashboard":
-        from lazyflow.diagnostics.dashboard.live import main as busy
+        from lazyflow.diagnostics.dashboard.server import main as busy
 
         return busy(argv[1:])
     if argv == ["info"]:

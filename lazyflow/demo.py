@@ -1,9 +1,9 @@
 """``python -m lazyflow demo``: two solvers on real data, checked against scikit-learn.
 
-The programs to read are `lazyflow.learn.solvers.lbfgs` and `lazyflow.learn.solvers.saga`; this
-module cuts the handwritten digits into chunks, fits models, and prints what they reached beside
-the goals. ``--example`` runs one of the smaller programs in `lazyflow.learn.examples` instead. The
-exit status is 0 when every goal holds.
+The programs to read are `lbfgs` and `stochastic` in `lazyflow.learn.solvers`; this module cuts the
+handwritten digits into chunks, fits models, and prints what they reached beside the goals.
+``--example`` runs one of the smaller programs in `lazyflow.learn.examples` instead. The exit status
+is 0 when every goal holds.
 """
 
 import argparse

@@ -36,17 +36,19 @@ import numpy as np
 import numpy.typing as npt
 
 from lazyflow.api.lazy import Delayed
-from lazyflow.learn.fitted import fitted_arrays, set_fitted_arrays, without_arrays
-from lazyflow.learn.trees import (
+from lazyflow.learn.fitted import (
     LABELS,
     array_of,
     as_dtype,
     check_changeable,
+    fitted_arrays,
     fitted_to,
     leaves,
     mapped,
     place,
     replace,
+    set_fitted_arrays,
+    without_arrays,
 )
 
 __all__ = [

@@ -10,7 +10,7 @@ import lazyflow
 import lazyflow.array as la
 from lazyflow import learn, weights
 from lazyflow.api.actors import Actor, ActorClass
-from lazyflow.api.tracing import Trace
+from lazyflow.api.rerunning import Trace
 from lazyflow.api.worker_states import WorkerState
 from lazyflow.schedulers.core.base import Observer
 

@@ -42,7 +42,7 @@ LAYERS = [
     ("lazyflow.array.chunks", 5),
     ("lazyflow.array.kernels", 5),
     ("lazyflow.array.names", 5),
-    ("lazyflow.array.missing", 5),
+    ("lazyflow.array.names", 5),
     ("lazyflow.array.nodes", 5.1),
     ("lazyflow.array.passes", 5.2),
     ("lazyflow.array.evaluation", 5.3),
@@ -158,9 +158,9 @@ def test_nothing_below_imports_the_package_for_a_higher_name():
 
 
 def test_the_check_sees_imports_inside_functions_and_relative_ones():
-    source = "def f():\n    from lazyflow.learn import trees\n    from ..api.lazy import Delayed\n"
+    source = "def f():\n    from lazyflow.learn import fitted\n    from ..api.lazy import Delayed\n"
     assert violations(source, "lazyflow.graph.plan") == [
-        "lazyflow.graph.plan:2 (layer 1) imports lazyflow.learn.trees (layer 6)",
+        "lazyflow.graph.plan:2 (layer 1) imports lazyflow.learn.fitted (layer 6)",
         "lazyflow.graph.plan:3 (layer 1) imports lazyflow.api.lazy (layer 4)",
     ]
 

@@ -22,16 +22,16 @@ The modules; each imports only those above it, and a test checks this::
                      runs of plans: started, waited for, left in the background, retried
     progress_events  events for observers beside runs: work of several runs, such as a fit
     waiting          `wait`, `gather`, ``await x``, `as_completed`
-    dask_protocol    what dask asks lazy values, which it takes as its own
-    lazy             `Delayed`: tasks that behave like their results, and what they refuse
+    lazy             `Delayed`: tasks that behave like their results, what they refuse, and what
+                     dask asks of them
     collection       `Collection`: other objects that are made of tasks
     decorator        `delayed`, `from_map`, `tree_reduce`
-    rerunning        `rerun`: repeats a failed task, for a debugger
-    tracing          `trace`: plans a graph once and runs it again with other values
+    rerunning        `rerun`: repeats a failed task, for a debugger; `trace`: plans a graph once and
+                     runs it again with other values
     futures          `Future`, `submit`, `map` and `put`, and the thread of users' callbacks
     call_threads     threads that make the calls of an `Executor`, and the end of the program
-    sent_calls       its calls that a scheduler runs; short ones go to processes together
-    executors        `Executor`: the interface of `concurrent.futures` on any scheduler
+    executors        `Executor`: the interface of `concurrent.futures` on any scheduler; short calls
+                     go to processes together
     actors           `actor`, which makes classes of actors; handles on them, their pending calls
     actor_pool       `ActorPool`
     worker_states    `worker_state`: values that a process builds once, and their locks

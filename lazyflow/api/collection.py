@@ -22,8 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from typing import Any, Self
 
-from lazyflow.api.dask_protocol import DaskCollection
-from lazyflow.api.lazy import Delayed
+from lazyflow.api.lazy import DaskCollection, Delayed
 from lazyflow.graph.binding import new_task
 from lazyflow.graph.task import Task, users_depth
 

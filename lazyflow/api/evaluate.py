@@ -662,10 +662,10 @@ def compute(
         ``"raise"``: raise the first error; ``"collect"``: continue, and return each exception in
         place of its value.
     memory_limit
-        Bytes of memory, as ``"4 GB"`` or a number, or ``"auto"``. Arrays that tasks pass on, or
-        that `persist` keeps, also those in frames and containers, are written to a file without a
-        name beyond a share of it, and are read from there when they are used. By default that of
-        `config`, else there is no limit.
+        Bytes of memory, as ``"4 GB"`` or a number, or ``"auto"``. When the arrays that tasks pass
+        on and that `persist` keeps (also those in frames and containers) exceed a share of it, the
+        oldest are written to a file without a name, and read from there when they are used. By
+        default that of `config`, else there is no limit.
 
     Raises
     ------

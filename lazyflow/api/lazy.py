@@ -2,6 +2,10 @@
 
 Operators, attributes, items and calls make further tasks. Operations that need the value at once
 (truth, iteration, assignment) raise a TypeError that names the fix.
+
+Lazy values are collections of dask, too: `DaskCollection` answers what `dask.compute`,
+`dask.persist` and others ask them. `lazyflow.interop.dask_collections` does the work; dask is not
+imported before it asks.
 """
 
 from __future__ import annotations
@@ -13,7 +17,6 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, Generic, TypeVar
 
 from lazyflow.api import evaluate, graph_pickle, waiting
-from lazyflow.api.dask_protocol import DaskCollection
 from lazyflow.api.evaluate import RunOptions
 from lazyflow.graph import plan
 from lazyflow.graph.binding import new_leaf, new_task
@@ -22,6 +25,56 @@ from lazyflow.graph.options import DEFAULT, NAMED, OPERATOR, Options, annotation
 from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, task_name
 from lazyflow.schedulers.core.errors.words import call_text, leaf_text, on_messages, on_pages
 from lazyflow.services import service
+
+# -- as dask's collections ---------------------------------------------------------------------
+
+
+def _asked_for_arrays() -> bool:
+    """Tell whether somebody asks who would take an array for one of dask: by its class's methods.
+
+    Those find ours by NumPy's protocols, and xarray by its chunk manager.
+    """
+    frame: Any = sys._getframe(2)
+    if frame.f_code.co_name == "is_dask_collection" and frame.f_globals["__name__"] == "dask.base":
+        frame = frame.f_back
+    name: str = frame.f_globals.get("__name__", "")
+    return name.startswith(("xarray.", "flox.", "dask.array."))
+
+
+class DaskCollection:
+    """The part of lazy values that speaks dask's protocol of collections."""
+
+    __slots__ = ()
+
+    @property
+    def __dask_graph__(self) -> Callable[[], Any]:
+        if _asked_for_arrays():
+            raise AttributeError("lazyflow's lazy values are no arrays of dask")
+        return lambda: service("dask_parts")(self).graph
+
+    def __dask_keys__(self) -> list[Any]:
+        keys: list[Any] = service("dask_parts")(self).keys
+        return keys
+
+    def __dask_postcompute__(self) -> tuple[Any, tuple[Any, ...]]:
+        function, *arguments = service("dask_parts")(self).joins(self)
+        return function, tuple(arguments)
+
+    def __dask_postpersist__(self) -> tuple[Any, tuple[Any, ...]]:
+        function, *arguments = service("dask_parts")(self).rebuilds(self)
+        return function, tuple(arguments)
+
+    @property
+    def __dask_optimize__(self) -> Any:
+        return service("dask_parts")(self).optimize
+
+    @property
+    def __dask_scheduler__(self) -> Any:
+        return service("dask_parts")(self).get
+
+
+# -- `Delayed` ---------------------------------------------------------------------------------
+
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -86,7 +86,7 @@ Results without axes
 #   nodes/              expressions, their kinds, and the tasks that each makes
 #   passes/             cheaper equals of expressions
 #   evaluation          from wanted expressions to results
-#   core, dispatch      Array, and how it finds functions; aliases, as_objects, foreign, missing and
+#   core, dispatch      Array, and how it finds functions; aliases, as_objects, foreign and
 #                       numba_type: what else NumPy, Numba and dask ask of it
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
@@ -149,7 +149,7 @@ def __getattr__(name: str) -> Any:
     else:
         hint = "."
         if find_spec(f"{__name__}.{name}") is None:  # else Python asks, before it imports a module
-            from lazyflow.array.missing import not_there_yet
+            from lazyflow.array.names import not_there_yet
 
             hint = not_there_yet(name, _PUBLIC)
         raise AttributeError(f"module 'lazyflow.array' has no attribute {name!r}{hint}")

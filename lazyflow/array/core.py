@@ -17,7 +17,7 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
 from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, known
 from lazyflow.array.foreign import of_dask, plain, refuse_lazy
-from lazyflow.array.missing import missing
+from lazyflow.array.names import missing
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.block_kinds import is_other_kind, kind_name
 from lazyflow.array.nodes.expr import Expr, Index, LazyDtype, give_line

@@ -5,8 +5,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Vertex", "check", "count", "label_of", "listed", "one_of", "text_width", "tooltip"]
-
 RANKDIRS = ("TB", "BT", "LR", "RL")
 
 FONT_SIZE = 12

@@ -26,8 +26,6 @@ from lazyflow.interrupts import Event
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer
 
-__all__ = ["ProgressBar"]
-
 _PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed
 _FUNCTIONS = 3  # running ones that are named
 _CALLS = 100  # of actors that are asked whether they run: those that were made first

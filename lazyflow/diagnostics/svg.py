@@ -16,9 +16,6 @@ from math import inf, isqrt, sqrt
 from lazyflow.diagnostics import boxes
 from lazyflow.diagnostics.boxes import BOX_HEIGHT, FONT_SIZE, Vertex, count
 
-__all__ = ["Layout", "to_svg"]
-
-
 # -- layout -------------------------------------------------------------------------------
 #
 # Where the boxes and edges of a task graph stand: a layered layout in near linear time.

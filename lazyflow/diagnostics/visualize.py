@@ -24,11 +24,6 @@ from lazyflow.schedulers.core.errors.words import call_text, call_words, leaf_te
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.recorder import Profile
 
-__all__ = [
-    "Picture", "Vertex", "by_function", "by_order", "by_time", "draw", "grouped", "visualize",
-]
-
-
 # -- the colours of drawn tasks: by function, by order, by the time that they took --------
 
 _GOLDEN = 0.618034  # of a circle of hues between one and the next: neighbours are told apart

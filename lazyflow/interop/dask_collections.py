@@ -23,9 +23,8 @@ from dask.threaded import get
 from dask.utils import ensure_dict, key_split
 
 from lazyflow.api.collection import Collection, assemble
-from lazyflow.api.dask_protocol import DaskCollection
 from lazyflow.api.evaluate import compute
-from lazyflow.api.lazy import Delayed
+from lazyflow.api.lazy import DaskCollection, Delayed
 from lazyflow.array.core import Array
 from lazyflow.array.nodes.expr import LazyDtype
 from lazyflow.array.nodes.sources import TaskBlocks

@@ -21,8 +21,7 @@ The path of one ``fit``, in reading order::
     parallel     networks of PyTorch and Keras, trained in actors that hold one copy each
     chunked/     scaling, splitting and scores of chunked arrays
     examples/    small programs on futures and worker states; SAGA as written for dask in 2017
-    trees        arrays in dicts and lists, for lazyflow.weights
-    fitted       the arrays of scikit-learn's estimators, for lazyflow.weights
+    fitted       what models have learned: arrays in dicts and lists, for lazyflow.weights
 
 Modules are imported on first use. Estimators and `chunked` need scikit-learn:
 ``pip install "lazyflow[learn]"``.
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     )
     from lazyflow.learn.chunked.scaling import StandardScaler
     from lazyflow.learn.chunked.splitting import train_test_split
-    from lazyflow.learn.estimators.elastic_net import ElasticNet, Lasso
-    from lazyflow.learn.estimators.least_squares import LinearRegression, Ridge
+    from lazyflow.learn.estimators.least_squares import ElasticNet, Lasso, LinearRegression, Ridge
     from lazyflow.learn.estimators.logistic_regression import LogisticRegression
     from lazyflow.learn.parallel import DataParallel
     from lazyflow.learn.solvers.minimize import minimize
@@ -57,8 +55,7 @@ _MODULES = {
     "chunked.metrics": "accuracy_score log_loss mean_squared_error r2_score",
     "chunked.scaling": "StandardScaler",
     "chunked.splitting": "train_test_split",
-    "estimators.elastic_net": "ElasticNet Lasso",
-    "estimators.least_squares": "LinearRegression Ridge",
+    "estimators.least_squares": "ElasticNet Lasso LinearRegression Ridge",
     "estimators.logistic_regression": "LogisticRegression",
     "parallel": "DataParallel",
     "solvers.minimize": "minimize",

@@ -25,9 +25,6 @@ from lazyflow.api.futures import Future
 from lazyflow.errors import WorkerDied
 from lazyflow.weights import get_weights, set_weights
 
-__all__ = ["DataParallel"]
-
-
 # -- trainers -----------------------------------------------------------------------------
 #
 # What data-parallel training does with one copy of a model, for each kind of model.

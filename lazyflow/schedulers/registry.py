@@ -164,10 +164,10 @@ def info() -> dict[str, Any]:
     ``mapped_bytes`` of the caller, ``through_parent_bytes``, ``messages``, ``deaths``, ``jobs``,
     and how many ``tasks`` have ended.
     For engines: ``dashboards``, the addresses of their own pages.
-    For ``"memory"``, of the values that are kept below ``memory_limit``: the ``held_bytes`` in the
-    memory of this process, the ``spilled_bytes`` in a file, and the ``folder`` of that; of these
-    what ``runs`` pass on and what is ``persisted``; and the same of all ``workers`` together, of
-    which each has its own above. Workers tell with their answers.
+    For ``"memory"``, the values that are kept below ``memory_limit``: the ``held_bytes`` in the
+    memory of this process, the ``spilled_bytes`` in a file and the ``folder`` of that file; the
+    same for what ``runs`` pass on, for what is ``persisted``, and for all ``workers`` together.
+    Workers report with their answers.
 
     It prints as lines, and as a table in a notebook.
 

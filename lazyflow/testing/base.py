@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import lazyflow
-from lazyflow.testing.signals import Level
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Level, inc
 
 
 class Part:

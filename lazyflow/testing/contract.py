@@ -14,11 +14,9 @@ through files (`signals`), so one test fits all schedulers. cloudpickle pickles 
 tasks, so they must not hold ``self``.
 """
 
-from lazyflow.testing.background import BackgroundContract
 from lazyflow.testing.failures import FailureContract
-from lazyflow.testing.results import ResultContract
-from lazyflow.testing.sharing import SharingContract
-from lazyflow.testing.values import ValueContract
+from lazyflow.testing.results import BackgroundContract, ResultContract
+from lazyflow.testing.values import SharingContract, ValueContract
 
 __all__ = ["SchedulerContract"]
 

@@ -16,8 +16,7 @@ from lazyflow import Cancelled, Delayed, KeyConflict, RemoteTaskError, TaskTimeo
 from lazyflow.api.evaluate import observers
 from lazyflow.schedulers.core.base import Observer
 from lazyflow.testing.base import Part
-from lazyflow.testing.signals import Gate, Tally
-from lazyflow.testing.tasks import Awkward, Odd, add, fail, inc, raise_it
+from lazyflow.testing.signals import Awkward, Gate, Odd, Tally, add, fail, inc, raise_it
 
 ENDINGS = [SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, asyncio.CancelledError]
 

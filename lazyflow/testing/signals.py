@@ -1,13 +1,16 @@
-"""Signals between a test and its tasks, in whichever thread or process those run.
+"""Signals between a test and its tasks, in whichever thread or process those run; and these tasks.
 
 A tally of what happened, a gate to wait at, a barrier, a level that goes up and down. Each is
 the path of files that its pickled copies reach too, so tasks must see the test's file system. No
 wait polls, none is for ever, and all end when the test's process does. The files go with the
 object that was made first. Named pipes are needed: POSIX only.
+
+Workers import this module, so pytest is not imported.
 """
 
 from __future__ import annotations
 
+import contextvars
 import json
 import os
 import select
@@ -18,6 +21,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
+
+from lazyflow.schedulers.core.task_resources import scheduler_here
+
+# -- signals -----------------------------------------------------------------------------------
+
 
 _LONGEST = 60.0  # seconds of any wait
 
@@ -240,3 +248,101 @@ def _silence(path: str) -> None:
         os.read(fd, 1 << 16)
     finally:
         os.close(fd)
+
+
+# -- tasks of the contract ---------------------------------------------------------------------
+
+
+#: A context variable of a user's module.
+word: contextvars.ContextVar[str] = contextvars.ContextVar("word", default="unset")
+
+
+def inc(x: Any) -> Any:
+    """Add one."""
+    return x + 1
+
+
+def given(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what it was called with."""
+    return args, kwargs
+
+
+def add(x: Any, y: Any) -> Any:
+    """Add."""
+    return x + y
+
+
+def the_word(_: Any = None) -> str:
+    """Return the context variable."""
+    return word.get()
+
+
+def change_the_word() -> str:
+    """Set the context variable and return it."""
+    word.set("changed")
+    return word.get()
+
+
+def scheduler_name(_: Any = None) -> Any:
+    """Return the name of the scheduler that a compute in this task would run on."""
+    return scheduler_here.get().name
+
+
+def double_in_place(x: Any) -> Any:
+    """Edit the argument in place."""
+    x *= 2
+    return x
+
+
+class Odd(Exception):
+    """An exception that can't be made from its message alone."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+        self.text = text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Odd, (self.code, self.text)
+
+
+class Awkward(Exception):
+    """An exception that pickle can't make again: it would call the class with the message alone."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+
+
+def fail(x: Any) -> Any:
+    """Raise Odd."""
+    raise Odd(7, f"no {x}")
+
+
+def raise_it(kind: type[BaseException], *args: Any) -> None:
+    """Raise the exception that is asked for."""
+    raise kind(*args)
+
+
+class Counted:
+    """A value that is counted while it is alive, and so are its copies in other processes.
+
+    It says of itself that it takes `size` bytes.
+    """
+
+    def __init__(self, alive: Level, size: int = 64) -> None:
+        self.alive = alive
+        self.size = size
+        alive.up()
+
+    def __sizeof__(self) -> int:
+        return self.size
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.alive.up()
+
+    def __del__(self) -> None:
+        try:
+            self.alive.down()
+        except OSError:  # the test is over
+            pass

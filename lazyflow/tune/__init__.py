@@ -17,17 +17,14 @@ search the experiment.
 The modules::
 
     search     run and resume: the loop
-    space      domains of parameters
-    sampling   choice of the next configuration
+    space      domains of parameters; samplers, which choose the next configuration
     stopping   decides which trials continue
-    reporting  functions that a trial's function calls
     runners    where trials run, and how many at once
-    trial      the record of a trial; storage: the same in a folder
+    trial      the record of a trial, its folder, and functions that a trial's function calls
     result     results of a search, and pictures of them
     callbacks  hooks, TensorBoard, and the table of progress
 
-    model_selection  GridSearchCV and its relatives, with scikit-learn's names
-    shared_steps     their fits as one graph, in which candidates share steps
+    model_selection  GridSearchCV and its relatives: all fits as one graph, which share steps
 
 Samplers that learn, and the table in a terminal, need ``pip install "lazyflow[tune]"``.
 """
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
         HalvingRandomSearchCV,
         RandomizedSearchCV,
     )
-    from lazyflow.tune.reporting import load_state, report, trial_number
     from lazyflow.tune.result import SearchResult
     from lazyflow.tune.search import resume, run
     from lazyflow.tune.space import (
@@ -60,7 +56,7 @@ if TYPE_CHECKING:
         uniform,
     )
     from lazyflow.tune.stopping import ASHA, PBT, HyperBand, MedianStopping, Pruner, TrialDecision
-    from lazyflow.tune.trial import Trial
+    from lazyflow.tune.trial import Trial, load_state, report, trial_number
 
 __all__ = [
     "ASHA",
@@ -98,14 +94,13 @@ _MODULES = {
     "callbacks": "Callback TensorBoardCallback",
     "model_selection":
         "GridSearchCV HalvingGridSearchCV HalvingRandomSearchCV RandomizedSearchCV",
-    "reporting": "load_state report trial_number",
     "result": "SearchResult",
     "search": "resume run",
     "space":
         "choice grid_search lograndint loguniform qloguniform qrandint quniform randint "
         "sample_from uniform",
     "stopping": "ASHA HyperBand MedianStopping PBT Pruner TrialDecision",
-    "trial": "Trial",
+    "trial": "Trial load_state report trial_number",
 }
 
 

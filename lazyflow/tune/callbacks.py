@@ -12,8 +12,6 @@ from typing import Any
 from lazyflow.tune.result import SearchResult, html_table, short
 from lazyflow.tune.trial import COMPLETED, FAILED, RUNNING, STOPPED, Trial
 
-__all__ = ["Callback", "TensorBoardCallback"]
-
 
 class Callback:
     """Follows a search; override the hooks you need. The caller's thread calls all hooks.

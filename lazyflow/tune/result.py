@@ -9,8 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from lazyflow import config
-from lazyflow.tune.sampling import OptunaSampler
-from lazyflow.tune.space import Space, leaves_of
+from lazyflow.tune.space import OptunaSampler, Space, leaves_of
 from lazyflow.tune.trial import COMPLETED, FAILED, Trial, loss
 
 _ROWS = 20  # of the table in a notebook

@@ -23,8 +23,7 @@ from lazyflow.config import default_workers
 from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.schedulers.core.base import Scheduler
 from lazyflow.schedulers.remote.environment import packed
-from lazyflow.tune.reporting import RunningTrial, TrialOrder, TrialReport, TrialStopped, running
-from lazyflow.tune.trial import Trial
+from lazyflow.tune.trial import RunningTrial, Trial, TrialOrder, TrialReport, TrialStopped, running
 
 # -- where the functions of trials run: an actor for each trial that is under way ---------
 #

@@ -20,13 +20,10 @@ from lazyflow.api.waiting import wait
 from lazyflow.errors import WorkerDied
 from lazyflow.store.protected import protected
 from lazyflow.tune.callbacks import Callback, display_of
-from lazyflow.tune.reporting import TrialReport, plain
 from lazyflow.tune.result import SearchResult
 from lazyflow.tune.runners import Runners, Slot, TrialReturned, run_here
-from lazyflow.tune.sampling import gridded, sampler_of
-from lazyflow.tune.space import Space
+from lazyflow.tune.space import Space, gridded, sampler_of
 from lazyflow.tune.stopping import TrialDecision, pruner_of
-from lazyflow.tune.storage import SearchFolder
 from lazyflow.tune.trial import (
     COMPLETED,
     FAILED,
@@ -34,11 +31,12 @@ from lazyflow.tune.trial import (
     PENDING,
     RUNNING,
     STOPPED,
+    SearchFolder,
     Trial,
+    TrialReport,
     loss,
+    plain,
 )
-
-__all__ = ["resume", "run"]
 
 _TRIALS = 10  # by default
 _TICK = 1.0  # seconds, at most, between looks at the time that is left

@@ -19,8 +19,6 @@ import numpy as np
 from lazyflow.tune.space import Domain, NumberDomain, Space
 from lazyflow.tune.trial import FAILED, Trial
 
-__all__ = ["ASHA", "PBT", "HyperBand", "MedianStopping", "Pruner", "TrialDecision"]
-
 
 class TrialDecision(Enum):
     """The fate of a trial after its report.
@@ -294,7 +292,7 @@ class OptunaPruner(Pruner):
     _trials: dict[int, Any] = field(default_factory=dict, repr=False)
 
     def start(self, space: Space, seed: int) -> None:
-        from lazyflow.tune.sampling import optuna_study
+        from lazyflow.tune.space import optuna_study
 
         self._trials = {}
         self._study = optuna_study(None, self.pruner)
@@ -307,7 +305,7 @@ class OptunaPruner(Pruner):
         return TrialDecision.STOP if known.should_prune() else TrialDecision.CONTINUE
 
     def ended(self, trial: Trial, loss: float) -> None:
-        from lazyflow.tune.sampling import tell
+        from lazyflow.tune.space import tell
 
         known = self._trials.pop(trial.number, None)
         if known is not None:

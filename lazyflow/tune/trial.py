@@ -1,14 +1,30 @@
-"""The record of a trial."""
+"""A trial: its record, what its function calls, and the folder that keeps it through a kill.
+
+Files are written under another name and renamed, so that each is the old version or the new one;
+a line of ``result.jsonl`` that a kill has cut is ignored. In the folder of the search
+
+    experiment.json             its settings, as far as JSON can hold them
+    experiment.pkl              all its settings, for `resume`
+    trial_00000/params.json     the configuration and progress of the trial
+    trial_00000/params.pkl      the configuration, if JSON can't hold it
+    trial_00000/result.jsonl    a line for each report
+    trial_00000/checkpoint_000003.pkl    the last state, reported with report 3; with
+                                         ``keep_checkpoints=`` earlier states, too
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import cloudpickle
-
-from lazyflow.tune.reporting import TrialOrder
+import numpy as np
 
 PENDING, RUNNING, PAUSED = "pending", "running", "paused"
 COMPLETED, STOPPED, FAILED = "completed", "stopped", "failed"
@@ -89,3 +105,240 @@ def loss(value: float | None, sign: int) -> float:
     (-3.0, inf)
     """
     return math.inf if value is None or math.isnan(value) else sign * value
+
+
+class TrialOrder(NamedTuple):
+    """A trial for a runner: from its beginning, or from the report that left a packed state."""
+
+    number: int
+    config: dict[str, Any]
+    state: bytes | None
+
+
+class TrialReport(NamedTuple):
+    """What a trial has reported: values by name, and a packed state, if it has kept one."""
+
+    metrics: dict[str, Any]
+    state: bytes | None
+
+
+# -- what a trial's function calls ------------------------------------------------------------
+
+
+class TrialStopped(BaseException):
+    """Ends the function of a stopped trial; ``except Exception`` does not catch it."""
+
+
+class RunningTrial(NamedTuple):
+    """The trial that runs in this context; `send` returns whether it continues."""
+
+    order: TrialOrder
+    send: Callable[[TrialReport], bool]
+
+
+running: ContextVar[RunningTrial] = ContextVar("lazyflow_trial")
+
+
+def report(metrics: Mapping[str, Any] | None = None, /, *, state: Any = None, **more: Any) -> None:
+    """Report the progress of a trial; a trial that is stopped ends inside this call.
+
+    Parameters
+    ----------
+    metrics, **more
+        Numbers by name, including the metric of the search; other values are kept unchanged.
+    state
+        The state that `load_state` returns if the trial continues later, perhaps in another
+        process; a snapshot is kept. None: the last snapshot stays.
+
+    Raises
+    ------
+    RuntimeError
+        No trial runs in this thread.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> def train(config):
+    ...     for step in range(3):
+    ...         tune.report(loss=config["rate"] / (step + 1))
+    >>> result = tune.run(train, {"rate": tune.uniform(1, 2)}, metric="loss", num_samples=2,
+    ...                   scheduler="sync", seed=0, verbose=0)
+    >>> [len(trial.history) for trial in result.trials]
+    [3, 3]
+    """
+    trial = _running("report")
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise TypeError(
+            f"tune.report takes values by name, such as tune.report(loss=0.5); got {metrics!r:.100}"
+        )
+    values = {str(name): plain(value) for name, value in {**(metrics or {}), **more}.items()}
+    packed = None if state is None else cloudpickle.dumps(state, protocol=5)
+    if not trial.send(TrialReport(values, packed)):
+        raise TrialStopped
+
+
+def load_state(default: Any = None) -> Any:
+    """Return the state that this trial reported before it was interrupted, or `default`.
+
+    Raises
+    ------
+    RuntimeError
+        No trial runs in this thread.
+    """
+    state = _running("load_state").order.state
+    return default if state is None else cloudpickle.loads(state)
+
+
+def trial_number() -> int:
+    """Return the number of the trial that runs here, counted from 0."""
+    return _running("trial_number").order.number
+
+
+def _running(what: str) -> RunningTrial:
+    trial = running.get(None)
+    if trial is None:
+        raise RuntimeError(
+            f"tune.{what} was called where no trial runs. It is for the function that tune.run is "
+            "given, in the thread that runs it: tasks that the function computes return their "
+            "values to it."
+        )
+    return trial
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy, or of a framework, as one of Python; other values as they are."""
+    if isinstance(value, np.generic) or getattr(value, "shape", None) == ():
+        return value.item()
+    return value
+
+
+_SETTINGS, _PARAMS, _RESULTS = "experiment.pkl", "params", "result.jsonl"
+
+
+# -- the folder of a search -------------------------------------------------------------------
+
+
+class TrialError(Exception):
+    """The failure of a trial in an earlier run of a search."""
+
+
+class SearchFolder:
+    """The folder of a search."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def made(cls, storage: Any, name: str, settings: dict[str, Any]) -> SearchFolder:
+        """Make the folder of a new search."""
+        path = Path(storage).expanduser() / name
+        if (path / _SETTINGS).exists():
+            raise FileExistsError(
+                f"there is a search in {path} already. Go on with it by "
+                f"tune.resume({str(path)!r}, fn), or choose another name="
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        folder = cls(path)
+        _write(path / "experiment.json", _text({k: repr(v) for k, v in settings.items()}))
+        _write(path / _SETTINGS, cloudpickle.dumps(settings))
+        return folder
+
+    @classmethod
+    def opened(cls, path: Any) -> tuple[SearchFolder, dict[str, Any]]:
+        """Return the folder of an earlier search, and its settings."""
+        path = Path(path).expanduser()
+        try:
+            data = (path / _SETTINGS).read_bytes()
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"there is no search in {path}: tune.resume takes the folder that tune.run has "
+                "made, storage/name"
+            ) from None
+        settings: dict[str, Any] = cloudpickle.loads(data)
+        return cls(path), settings
+
+    # -- trials -----------------------------------------------------------------------------
+
+    def note(self, trial: Trial) -> None:
+        """Write the configuration and progress of a trial."""
+        folder = self._folder(trial)
+        folder.mkdir(exist_ok=True)
+        error = None if trial.error is None else f"{type(trial.error).__name__}: {trial.error}"
+        told = {
+            "number": trial.number, "config": trial.config, "drawn": trial.drawn,
+            "status": trial.status, "failures": trial.failures, "seconds": trial.seconds,
+            "error": error,
+        }
+        text = _text(told)
+        if json.loads(text) != told:
+            _write(folder / f"{_PARAMS}.pkl", cloudpickle.dumps((trial.config, trial.drawn)))
+        _write(folder / f"{_PARAMS}.json", text)
+
+    def begin(self, trial: Trial) -> None:
+        """Note that a trial begins, from its state or anew, and forget later reports."""
+        self.note(trial)
+        lines = [json.dumps(each, default=repr) + "\n" for each in trial.history]
+        _write(self._folder(trial) / _RESULTS, "".join(lines).encode())
+
+    def report(self, trial: Trial, metrics: dict[str, Any]) -> None:
+        """Append a report."""
+        with open(self._folder(trial) / _RESULTS, "ab", buffering=0) as file:
+            file.write((json.dumps(metrics, default=repr) + "\n").encode())
+
+    def keep_state(self, trial: Trial, count: int) -> None:
+        """Keep the state of a trial, and earlier ones up to `count` in all."""
+        assert trial.packed_state is not None
+        folder = self._folder(trial)
+        new = folder / f"checkpoint_{trial.kept_at:06d}.pkl"
+        _write(new, trial.packed_state)
+        kept = sorted(folder.glob("checkpoint_*.pkl"))
+        at = kept.index(new)  # a trial that began again may have been further before
+        for old in (*kept[: max(0, at + 1 - count)], *kept[at + 1 :]):
+            old.unlink()
+
+    def trials(self) -> Iterator[Trial]:
+        """Yield the trials of an earlier run; unfinished ones are pending."""
+        for folder in sorted(self.path.glob("trial_*")):
+            try:
+                told = json.loads((folder / f"{_PARAMS}.json").read_bytes())
+            except FileNotFoundError:  # killed as it was made: it is made again
+                continue
+            config, drawn = told["config"], told["drawn"]
+            packed = folder / f"{_PARAMS}.pkl"
+            if packed.exists():
+                config, drawn = cloudpickle.loads(packed.read_bytes())
+            trial = Trial(
+                told["number"], config, drawn, told["status"], failures=told["failures"],
+                seconds=told["seconds"], history=_reports(folder / _RESULTS),
+            )
+            if trial.status == FAILED:
+                trial.error = TrialError(told["error"])
+            elif trial.status in (RUNNING, PAUSED):
+                trial.status = PENDING
+            states = sorted(folder.glob("checkpoint_*.pkl"))
+            if states:
+                trial.packed_state = states[-1].read_bytes()
+                trial.kept_at = int(states[-1].stem.partition("_")[2])
+            yield trial
+
+    def _folder(self, trial: Trial) -> Path:
+        return self.path / f"trial_{trial.number:05d}"
+
+
+def _reports(path: Path) -> list[dict[str, Any]]:
+    """Read reports; a line that was cut is not one."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def _text(told: dict[str, Any]) -> bytes:
+    return json.dumps(told, indent=1, default=repr).encode()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file so that it is the one before or this one, whenever the program is killed."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(data)
+    os.replace(part, path)

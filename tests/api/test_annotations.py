@@ -9,8 +9,7 @@ import lazyflow
 from lazyflow import LazyflowWarning, compute, delayed, persist
 from lazyflow.api import evaluate
 from lazyflow.schedulers import registry
-from lazyflow.testing.signals import Gate, Tally
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Gate, Tally, inc
 
 
 @pytest.fixture(params=SCHEDULERS)

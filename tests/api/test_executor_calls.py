@@ -347,14 +347,14 @@ executor.shutdown()
 
 
 def test_ctrl_c_in_submit_is_the_callers_too(monkeypatch):
-    from lazyflow.api import sent_calls
+    from lazyflow.api import executors
 
     def interrupted(*given):
         raise KeyboardInterrupt
 
     with Executor("processes", 1) as executor:
         with monkeypatch.context() as patch:
-            patch.setattr(sent_calls, "start_background", interrupted)
+            patch.setattr(executors, "start_background", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 executor.submit(abs, -1)
         assert executor.submit(abs, -2).result(60) == 2

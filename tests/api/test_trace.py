@@ -51,9 +51,9 @@ def test_agrees_with_the_plain_function(calls):
 
 def test_planned_once(monkeypatch):
     planned = []
-    make_plan = lazyflow.api.tracing.make_plan
+    make_plan = lazyflow.api.rerunning.make_plan
     monkeypatch.setattr(
-        lazyflow.api.tracing, "make_plan", lambda *a: planned.append(1) or make_plan(*a)
+        lazyflow.api.rerunning, "make_plan", lambda *a: planned.append(1) or make_plan(*a)
     )
     t = trace(lambda x: x + 1)
     assert [t(i) for i in range(4)] == [1, 2, 3, 4]

@@ -12,7 +12,7 @@ from oldest_versions import numpy_24
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.array.functions import keywords
+from lazyflow.array.functions import arguments
 from lazyflow.errors import LazyflowWarning
 
 ARRAYS = {
@@ -233,7 +233,7 @@ def test_no_option_is_taken_and_forgotten(monkeypatch):
     x = la.from_array(a)
     np.nan_to_num(x, copy=False)
     np.testing.assert_array_equal(x.compute(), [1.0, 0.0])
-    monkeypatch.setattr(keywords, "_told", set())
+    monkeypatch.setattr(arguments, "_told", set())
     with pytest.warns(LazyflowWarning, match="order='F' changes nothing here"):
         x.astype("f4", order="F")
     with pytest.raises(TypeError, match=r"add\(\) of chunked .* not signature=.*map_blocks"):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import lazyflow.array as la
 from lazyflow import config, delayed
-from lazyflow.array.random.streams import boxes
+from lazyflow.array.random.generator import boxes
 
 SCALAR = {
     "random": {},

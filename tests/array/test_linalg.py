@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.array.linalg import matrices, tall
+from lazyflow.array.linalg import decompositions, matrices
 from lazyflow.array.nodes import blas_threads
 
 RNG = np.random.default_rng(0)
@@ -74,10 +74,10 @@ def test_qr_and_svd_of_any_shape_and_chunks(rows, columns, step, width, dtype, w
 
 @pytest.mark.parametrize("dtype", DTYPES[:3])
 def test_qr_in_a_tree_of_three_levels_and_in_tiles(dtype, monkeypatch):
-    monkeypatch.setattr(tall, "_TILE", 5)
+    monkeypatch.setattr(decompositions, "_TILE", 5)
     a = numbers((700, 2), dtype)
     x = la.from_array(a, chunks=((3, 20, 37) + (8,) * 80, 1))
-    assert len(tall.row_chunks(x)) > 64
+    assert len(decompositions.row_chunks(x)) > 64
     check_qr(a, *la.linalg.qr(x))
     near(abs(la.linalg.qr(x, mode="r")), abs(np.linalg.qr(a, mode="r")))
     near(la.linalg.svdvals(x), np.linalg.svd(a, compute_uv=False))

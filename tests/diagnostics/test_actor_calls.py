@@ -11,8 +11,8 @@ from lazyflow import ProgressBar, delayed
 from lazyflow.api.evaluate import always_observers
 from lazyflow.diagnostics import progress
 from lazyflow.diagnostics.dashboard.monitor import Monitor
-from lazyflow.diagnostics.profiling import usage
-from lazyflow.diagnostics.profiling.timeline import bars_of
+from lazyflow.diagnostics.profiling import recording
+from lazyflow.diagnostics.profiling.pages import bars_of
 from lazyflow.schedulers.actors import calls
 from lazyflow.testing.signals import Gate
 
@@ -166,8 +166,8 @@ def test_the_time_of_a_call_is_no_gap_of_the_callers(tmp_path):
 
 @needs_proc
 def test_the_memory_of_an_actors_process_is_read(monkeypatch):
-    monkeypatch.setattr(usage, "_STEP", 0.0)
-    monkeypatch.setattr(usage, "_WORKERS", 0.0)
+    monkeypatch.setattr(recording, "_STEP", 0.0)
+    monkeypatch.setattr(recording, "_WORKERS", 0.0)
     with lazyflow.profile(sample=0.001) as p:
         actor = plain("processes")(1)
         for _ in range(50):

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import lazyflow
 from lazyflow import compute, delayed
-from lazyflow.diagnostics.profiling.chrome_trace import write_trace
+from lazyflow.diagnostics.profiling.recorder import write_trace
 from lazyflow.diagnostics.profiling.records import UsageRecord
 
 

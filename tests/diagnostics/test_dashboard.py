@@ -182,7 +182,7 @@ def test_advice_on_what_used_the_cpu(monkeypatch, own, whole, seen):
     # What the machine counts, as it would be: of each thread, of the process, and of idle cores.
     for name, rate in {
         "lazyflow.schedulers.core.observing.thread_time": own,
-        "lazyflow.diagnostics.profiling.usage.process_time": whole,
+        "lazyflow.diagnostics.profiling.recording.process_time": whole,
         "lazyflow.diagnostics.dashboard.monitor.idle_seconds": os.cpu_count(),
     }.items():
         monkeypatch.setattr(name, lambda rate=rate: rate * perf_counter())
@@ -212,7 +212,7 @@ def test_advice_on_memory(monkeypatch):
         return block.size
 
     monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0)
-    monkeypatch.setattr("lazyflow.diagnostics.profiling.usage._STEP", 0)
+    monkeypatch.setattr("lazyflow.diagnostics.profiling.recording._STEP", 0)
     monkeypatch.setattr(
         "lazyflow.diagnostics.dashboard.monitor.memory_limit", lambda usage: usage[-1].total
     )

@@ -10,7 +10,7 @@ import pytest
 import lazyflow
 from lazyflow import compute, delayed
 from lazyflow.diagnostics.profiling import samples as module
-from lazyflow.diagnostics.profiling.flame import Flame
+from lazyflow.diagnostics.profiling.pages import Flame
 from lazyflow.diagnostics.profiling.records import RunRecord
 from lazyflow.diagnostics.profiling.samples import SampledStack, Samples, call_tree, hottest
 from lazyflow.schedulers.core import sampling

@@ -7,8 +7,8 @@ import pytest
 
 import lazyflow
 from lazyflow import compute, delayed
+from lazyflow.diagnostics.profiling.pages import FAILED, bars_of
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, gaps, rows_by_worker
-from lazyflow.diagnostics.profiling.timeline import FAILED, bars_of
 
 EVIL = "</script><script>document.title='EVIL'</script><img src=x onerror=alert(1)>"
 

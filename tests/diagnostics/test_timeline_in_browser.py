@@ -7,10 +7,9 @@ from browser import CHROMIUM, page_of
 
 import lazyflow
 from lazyflow import compute, delayed
-from lazyflow.diagnostics.profiling.flame import Flame
+from lazyflow.diagnostics.profiling.pages import Flame, timeline
 from lazyflow.diagnostics.profiling.records import UsageRecord
 from lazyflow.diagnostics.profiling.samples import SampledStack
-from lazyflow.diagnostics.profiling.timeline import timeline
 
 pytest.importorskip("bokeh")
 pytestmark = [

@@ -7,10 +7,10 @@ import pytest
 import lazyflow
 from lazyflow import compute, delayed
 from lazyflow.api.evaluate import observers
-from lazyflow.diagnostics.profiling import usage
+from lazyflow.diagnostics.profiling import recording
+from lazyflow.diagnostics.profiling.pages import HEIGHT, usage_bars
+from lazyflow.diagnostics.profiling.recording import UsageMeter
 from lazyflow.diagnostics.profiling.records import UsageRecord
-from lazyflow.diagnostics.profiling.timeline import HEIGHT, usage_bars
-from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.core import observing
 from lazyflow.schedulers.core.base import Observer
 
@@ -47,7 +47,7 @@ def length(x):
 
 
 def read(monkeypatch, times, schedulers=()):
-    monkeypatch.setattr(usage, "_STEP", 0.0)
+    monkeypatch.setattr(recording, "_STEP", 0.0)
     meter = UsageMeter(lambda: schedulers)
     for _ in range(times):
         meter.read()
@@ -74,7 +74,7 @@ def test_memory_of_workers_and_actors_is_there_with_what_they_share(monkeypatch,
 
 
 def test_with_too_many_readings_they_become_rarer(monkeypatch):
-    monkeypatch.setattr(usage, "_MAX_READINGS", 8)
+    monkeypatch.setattr(recording, "_MAX_READINGS", 8)
     assert len(read(monkeypatch, 100)) <= 8
 
 
@@ -87,8 +87,8 @@ def test_a_reading_is_not_taken_before_it_is_due():
 
 @needs_proc
 def test_a_profile_reads_its_own_process_and_its_workers(monkeypatch):
-    monkeypatch.setattr(usage, "_STEP", 0.0)
-    monkeypatch.setattr(usage, "_WORKERS", 0.0)
+    monkeypatch.setattr(recording, "_STEP", 0.0)
+    monkeypatch.setattr(recording, "_WORKERS", 0.0)
     with lazyflow.profile(sample=0.001) as p:
         compute(delayed(sum)(range(2_000_000)), scheduler="processes")
     assert p.usage
@@ -121,7 +121,7 @@ def test_without_figures_there_are_no_bars():
 
 def test_a_timeline_has_them_below_its_lanes():
     pytest.importorskip("bokeh")
-    from lazyflow.diagnostics.profiling.timeline import timeline
+    from lazyflow.diagnostics.profiling.pages import timeline
 
     records = [UsageRecord(1.0, 100, 300, 2.0)]
     plot = timeline(None, [], [], 2.0, records)

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from lazyflow.diagnostics.profiling.advice import Advice, advice
-from lazyflow.diagnostics.profiling.evidence import Evidence
+from lazyflow.diagnostics.profiling.advice import Advice, Evidence, advice
 from lazyflow.diagnostics.profiling.graph_facts import NOTHING, Sights
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord, UsageRecord
 

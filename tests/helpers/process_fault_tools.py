@@ -8,8 +8,7 @@ from fault_tools import LIMIT, ON
 
 from lazyflow import WorkerDied, compute, delayed
 from lazyflow.graph.task import place_text
-from lazyflow.testing.signals import Barrier
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Barrier, inc
 
 
 def line() -> str:

@@ -10,7 +10,7 @@ from engine_schedulers import SCHEDULERS
 import lazyflow
 from lazyflow import demo
 from lazyflow.learn.examples import batched_lbfgs, gradient_averaging, parameter_averaging
-from lazyflow.learn.examples.linear import FittedLine, LinearModel, batch, print_history
+from lazyflow.learn.examples.frameworks import FittedLine, LinearModel, batch, print_history
 from lazyflow.testing.signals import Tally
 from lazyflow.weights import get_weights, mean_gradients, mean_weights, set_weights
 

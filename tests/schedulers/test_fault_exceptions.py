@@ -17,7 +17,7 @@ import lazyflow
 from lazyflow import RemoteTaskError, compute, delayed, persist, wait
 from lazyflow.schedulers.core.run import BaseRun
 from lazyflow.schedulers.threads import threads as pool
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import inc
 
 BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])
 

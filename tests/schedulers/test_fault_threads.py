@@ -13,7 +13,7 @@ import lazyflow
 from lazyflow import compute, delayed, persist, wait
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.threads import threads as pool
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import inc
 
 
 def test_nested_computes_on_few_threads() -> None:

@@ -45,7 +45,7 @@ from waiting import until
 
 import lazyflow
 from lazyflow import compute, delayed, persist
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import inc
 
 BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])
 SIZES = pytest.mark.parametrize(

@@ -1,10 +1,15 @@
-"""The arguments that functions share: arrays or what makes one, axes, ``order=``, ``out=``."""
+"""The arguments that functions share: arrays or what makes one, axes, ``order=``, ``out=``.
+
+Keywords of dask's and NumPy's that change nothing here are taken, and say so once.
+"""
 
 from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +17,69 @@ from numpy.typing import ArrayLike as ArrayLike
 from numpy.typing import DTypeLike as DTypeLike
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.functions.keywords import changes_nothing
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
+from lazyflow.errors import LazyflowWarning as PerformanceWarning
 from lazyflow.graph.task import users_depth
+
+# -- keywords that change nothing --------------------------------------------------------------
+
+
+_told: set[str] = set()
+
+
+def changes_nothing(keyword: str, why: str) -> None:
+    """Warn, once for each keyword, that it is not needed here; `why` is a sentence's end."""
+    if keyword not in _told:
+        warnings.warn(
+            f"{keyword} changes nothing here: {why}. Leave it out. This warning comes once.",
+            PerformanceWarning, stacklevel=users_depth(),
+        )
+        _told.add(keyword)  # not when the warning was raised
+
+
+def takes_dasks_keywords(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes an array of a formula and takes ``like=``, ``meta=``, ``name=``.
+    """
+
+    @wraps(function)
+    def make(
+        *args: Any, like: Any = None, meta: Any = None, name: Any = None, **kwargs: Any
+    ) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
+        check_like(like)
+        check_like(meta)
+        if isinstance(name, str):
+            changes_nothing("name=", "formulas have no tasks of their own, which it would name")
+        if kwargs.get("device") is None:  # NumPy's functions hand it on for ``like=``
+            kwargs.pop("device", None)
+        return function(*args, **kwargs)
+
+    own = signature(function)
+    added = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in _TAKEN]
+    make.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*own.parameters.values(), *added]
+    )
+    return make
+
+
+_TAKEN = ("like", "meta", "name")
+
+
+def check_like(like: Any) -> None:
+    """Raise for a ``like=`` whose type chunks do not have: they are NumPy's arrays."""
+    if not isinstance(like, Array | np.ndarray | np.generic | int | float | complex | None):
+        raise TypeError(
+            f"like= a {type(like).__name__}, but chunks are made as NumPy's arrays. Make them that "
+            "type afterwards: x.map_blocks(function, dtype=x.dtype)"
+        )
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
 
 #: Axes of a reduction: one, several, or all.
 Axes = int | Sequence[int] | None

@@ -1,4 +1,7 @@
-"""Functions of NumPy that no function here stands for, and those that look at values."""
+"""Functions of NumPy that have no lazy form: they look at values, or write into their argument.
+
+Those that write say what to type instead.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,38 @@ import numpy as np
 
 from lazyflow.array.aliases import like_numpy, root_of
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.missing import not_there_yet
-from lazyflow.array.names import PUBLIC, by_name
+from lazyflow.array.names import PUBLIC, by_name, not_there_yet
 from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
+
+# -- functions that write into an argument -----------------------------------------------------
+
+
+def _refused(function: Any, instead: str) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            f"np.{function.__name__} writes into its argument, which it cannot do with a chunked "
+            f"array. {instead}"
+        )
+
+    refuse.__name__ = function.__name__
+    return refuse
+
+
+put = _refused(np.put, "Write x[places] = values, where places count along an axis.")
+place = _refused(np.place, "Write x[mask] = values.")
+putmask = _refused(np.putmask, "Write x[mask] = values, or x = la.where(mask, values, x).")
+copyto = _refused(np.copyto, "Write x[...] = values.")
+put_along_axis = _refused(
+    np.put_along_axis, "Write x[places] = values for each row, or use x.map_blocks(...)."
+)
+fill_diagonal = _refused(
+    np.fill_diagonal, "Write x = la.where(la.eye(n, dtype=bool), value, x)."
+)
+
+
+# -- functions that look at values -------------------------------------------------------------
+
 
 _warned: set[str] = set()
 _PER_BLOCK = "To call it for each block: x.map_blocks(f). "

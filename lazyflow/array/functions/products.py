@@ -21,9 +21,8 @@ from lazyflow.array.functions.arguments import (
 from lazyflow.array.functions.einstein import product
 from lazyflow.array.functions.elementwise import astype, conjugated
 from lazyflow.array.functions.indexing.taking import diagonal
-from lazyflow.array.functions.manipulation.axes import expand_dims
 from lazyflow.array.functions.manipulation.joining import stack
-from lazyflow.array.functions.manipulation.shaping import flat
+from lazyflow.array.functions.manipulation.shaping import expand_dims, flat
 from lazyflow.array.functions.one_chunk import NumpyOp
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.nodes.align import SizesNeeded, broadcast_shape

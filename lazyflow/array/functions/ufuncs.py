@@ -14,7 +14,7 @@ from lazyflow.array.dispatch import with_lengths
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.elementwise import call_ufunc
 from lazyflow.array.functions.reductions import totals
-from lazyflow.array.functions.reductions.by_ufunc import ufunc_accumulate, ufunc_reduce
+from lazyflow.array.functions.reductions.totals import ufunc_accumulate, ufunc_reduce
 from lazyflow.array.nodes.elementwise import owner
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view

@@ -13,7 +13,7 @@ from lazyflow.array.chunks import refuse_sparse
 from lazyflow.array.kernels.draws.draw import DrawnBlock, is_drawn_in, made
 from lazyflow.array.kernels.float_warnings import ArrayWarnings, FloatReports
 from lazyflow.array.kernels.native.calling import PassCall, address, asked_for, finish_output
-from lazyflow.array.kernels.native.compiler import QUEUED, READY, REFUSED, wait_compiled
+from lazyflow.array.kernels.native.compiler import QUEUED, READY, REFUSED
 from lazyflow.array.kernels.native.elementary.ufuncs import with_own_functions
 from lazyflow.array.kernels.native.kernels import Decision, PlanKernels
 from lazyflow.array.kernels.native.operations import SUPPORTED
@@ -23,9 +23,6 @@ from lazyflow.array.kernels.planning import BlockPass, BlockPlan, Shape, make_pl
 from lazyflow.array.kernels.program import Lowered, Program, Step, lower
 from lazyflow.recent import Recent
 from lazyflow.store.sizes import format_bytes
-
-__all__ = ["merge", "report", "run_program", "wait_compiled"]
-
 
 # -- in words: by what a program would run over blocks, and why not by a kernel -----------
 

@@ -24,7 +24,6 @@ NumPy's.
 # From the bottom up:
 #
 #   matrices            checks at the call, results, matrices that are whole in a task
-#   tall                QR factors in a tree (TSQR)
 #   tiles               nodes of LU in panels, of Cholesky factors and triangular systems in tiles
 #   decompositions, solving, norms, matrix_products    the functions
 

@@ -13,8 +13,8 @@ from lazyflow.array.functions import products
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array, as_result
 from lazyflow.array.functions.creation import eye
 from lazyflow.array.functions.indexing import taking
-from lazyflow.array.functions.manipulation.axes import matrix_transpose as matrix_transpose
 from lazyflow.array.functions.manipulation.shaping import broadcast_to
+from lazyflow.array.functions.manipulation.shaping import matrix_transpose as matrix_transpose
 from lazyflow.array.linalg.matrices import matrices, square
 from lazyflow.array.linalg.solving import inv
 

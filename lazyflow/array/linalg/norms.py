@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, as_array, as_numpy_tells
 from lazyflow.array.functions.elementwise import call_ufunc
-from lazyflow.array.functions.manipulation.axes import expand_dims, moveaxis
+from lazyflow.array.functions.manipulation.shaping import expand_dims, moveaxis
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.linalg.decompositions import svdvals
 from lazyflow.array.linalg.matrices import matrices, trial, whole

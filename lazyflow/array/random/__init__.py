@@ -25,9 +25,9 @@ Parameters of distributions may be chunked arrays, ``rng.normal(loc=x)``, which 
 checked, block by block. The values are those that parameters in memory give.
 """
 
-# Modules, from the bottom up: streams (boxes and NumPy's generators, for what no formula of
-# kernels/draws gives), lazy_parameters, generator (calls and checks); each a part of one class:
-# continuous and discrete distributions (and the chances that tables hold), sampling.
+# Modules, from the bottom up: generator (calls and checks, and NumPy's generators, for what no
+# formula of kernels/draws gives); each a part of one class: continuous and discrete distributions
+# (and the chances that tables hold), sampling.
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, DTypeLike
 from lazyflow.array.kernels.draws.draw import table
 from lazyflow.array.kernels.draws.formulas import words_of
 from lazyflow.array.random.continuous import Continuous
-from lazyflow.array.random.generator import Size, given_of
-from lazyflow.array.random.streams import Values
+from lazyflow.array.random.generator import Size, Values, given_of
 
 # -- counts -------------------------------------------------------------------------------
 #

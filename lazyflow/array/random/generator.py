@@ -1,9 +1,20 @@
-"""How random arrays are drawn: seeds, calls, and checked parameters."""
+"""How random arrays are drawn: seeds, calls, checked parameters, and draws by NumPy's generators.
+
+For distributions without a formula of kernels/draws an array is laid out in boxes of about 8 K
+elements that depend on its shape alone. Each box has a generator of its own, SFC64 with a seed by
+Philox, so that values depend on no chunks and on no scheduler, and any region gets the same ones.
+Distributions take different numbers of draws for an element, so every part of a box is drawn from
+the beginning of the box.
+
+Parameters that are chunked arrays are checked and used block by block.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate, product
 from math import prod
 from threading import Lock
 from typing import Any
@@ -11,13 +22,367 @@ from typing import Any
 import numpy as np
 
 from lazyflow.api.collection import Collection
-from lazyflow.array.chunks import normalize_chunks
-from lazyflow.array.core import Array
+from lazyflow.array.chunks import Chunks, normalize_chunks
+from lazyflow.array.core import Array, as_node
 from lazyflow.array.functions.arguments import ChunksLike, new_lengths
 from lazyflow.array.kernels.draws.draw import PlacedDraw
-from lazyflow.array.nodes.sources import Generated
-from lazyflow.array.random.lazy_parameters import checked, drawn, examples
-from lazyflow.array.random.streams import BoxedDraw, Stream, Values
+from lazyflow.array.nodes import elementwise
+from lazyflow.array.nodes.expr import Expr
+from lazyflow.array.nodes.rechunking import rechunk
+from lazyflow.array.nodes.sources import Generated, InMemory, Region
+from lazyflow.array.nodes.user_calls import PerBlock
+
+# -- draws by NumPy's generators ---------------------------------------------------------------
+
+
+#: Elements of a box, about. Setting the state was measured to take 2 µs, drawing 8 K normals about
+#: 110; chunks that end inside boxes draw elements that they don't need, more in larger boxes.
+_BOX = 1 << 13
+
+
+class Values:
+    """A parameter that is an array: a copy of it, equal to others by content."""
+
+    __slots__ = ("_hash", "array")
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = np.array(array, order="C")
+        self.array.setflags(write=False)
+        self._hash: int | None = None
+
+    def _content(self) -> tuple[Any, ...]:
+        return (self.array.dtype, self.array.shape, self.array.tobytes())
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is Values and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self._content())
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return Values, (self.array,)
+
+    def part(self, box: Region) -> np.ndarray[Any, Any]:
+        """Return the part for a box of the array to which this one broadcasts."""
+        spans = box[len(box) - self.array.ndim:]
+        return self.array[tuple([
+            slice(None) if n == 1 else span
+            for n, span in zip(self.array.shape, spans, strict=True)
+        ])]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A part of the sequence of Philox: a generator's key, and the number of a call of it."""
+
+    key: tuple[int, int]
+    call: int
+
+    @property
+    def words(self) -> tuple[int, int, int]:
+        """Three words of the key, for draws by place."""
+        first, second = self.key
+        return first & 0xFFFFFFFF, first >> 32, second & 0xFFFFFFFF
+
+    def generators(self) -> Callable[[int], np.random.Generator]:
+        """Return a function of a box's number that gives its generator, until the next call."""
+        seeds = np.random.Philox(key=np.array(self.key, np.uint64))
+        place: Any = seeds.state
+        place["state"]["counter"] = counter = np.array([0, 0, 0, self.call], np.uint64)
+        bits = np.random.SFC64(0)
+        found = np.random.Generator(bits)
+        state: Any = bits.state
+        words = state["state"]["state"]
+
+        def at(number: int) -> np.random.Generator:
+            counter[2] = number
+            seeds.state = place
+            words[:] = *seeds.random_raw(3), 1
+            bits.state = state
+            bits.random_raw(12, output=False)  # as NumPy starts it
+            return found
+
+        return at
+
+
+@dataclass(frozen=True)
+class BoxedDraw:
+    """An array of a distribution.
+
+    method
+        The name of a method of NumPy's generator, or of a function in `OWN`.
+    params
+        Numbers, and `Values` that broadcast to the shape without the axes of a draw.
+    options
+        Pairs of a keyword and its value.
+    whole
+        How many of the last axes one draw fills: 1 for multinomial and the like, of which each
+        draw needs all elements of the parameters.
+    """
+
+    method: str
+    params: tuple[Any, ...]
+    options: tuple[tuple[str, Any], ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    whole: int
+    stream: Stream
+    takes_out = True
+    slow = True
+
+    @property
+    def __name__(self) -> str:
+        return self.method
+
+    def __call__(self, region: Region, out: Any = None) -> np.ndarray[Any, Any]:
+        if out is None:
+            out = np.empty([span.stop - span.start for span in region], self.dtype)
+        if not out.size:
+            return out
+        sides = boxes(self.shape, self.whole)
+        grid = [-(-n // side) for n, side in zip(self.shape, sides, strict=True)]
+        ranges = [
+            range(span.start // side, -(-span.stop // side))
+            for span, side in zip(region, sides, strict=True)
+        ]
+        generator_of = self.stream.generators()
+        for at in product(*ranges):
+            number = 0
+            for i, count in zip(at, grid, strict=True):
+                number = number * count + i
+            box = self._drawn(at, sides, region)
+            values = self._values(generator_of(number), box)
+            if values.shape == out.shape and all(map(_same, box, region)):
+                return values
+            to, of = [], []
+            for span, b in zip(region, box, strict=True):
+                first, last = max(span.start, b.start), min(span.stop, b.stop)
+                to.append(slice(first - span.start, last - span.start))
+                of.append(slice(first - b.start, last - b.start))
+            out[tuple(to)] = values[tuple(of)]
+        return out
+
+    def _drawn(self, at: tuple[int, ...], sides: tuple[int, ...], region: Region) -> Region:
+        """Return a box, without the rows after the last one that the region needs.
+
+        Draws that fill several elements may depend on how many there are: BLAS, einsum.
+        """
+        box = [
+            slice(i * side, min((i + 1) * side, n))
+            for i, side, n in zip(at, sides, self.shape, strict=True)
+        ]
+        for axis, side in enumerate(sides if not self.whole else ()):
+            if side > 1:
+                box[axis] = slice(box[axis].start, min(box[axis].stop, region[axis].stop))
+                break
+        return tuple(box)
+
+    def _values(self, generator: np.random.Generator, box: Region) -> Any:
+        outer = box[: len(box) - self.whole]
+        params = [
+            p if not isinstance(p, Values) else p.array if self.whole else p.part(outer)
+            for p in self.params
+        ]
+        size = tuple([span.stop - span.start for span in outer])
+        own = OWN.get(self.method)
+        if own is not None:
+            return own(generator, *params, size=size, **dict(self.options))
+        found = getattr(generator, self.method)(*params, size=size, **dict(self.options))
+        return np.asarray(found)
+
+
+def _same(a: slice, b: slice) -> bool:
+    return a.start == b.start and a.stop == b.stop
+
+
+def boxes(shape: tuple[int, ...], whole: int = 0) -> tuple[int, ...]:
+    """Return the lengths of the boxes of an array: about equal ones, or short axes whole.
+
+    >>> boxes((1_000_000,)), boxes((1000, 1000)), boxes((400_000, 50))
+    ((8192,), (64, 128), (128, 50))
+    """
+    sides = list(shape)
+    outer = len(shape) - whole
+    room = max(_BOX // max(prod(shape[outer:]), 1), 1)
+    even = room ** (1 / max(outer, 1))
+    for done, axis in enumerate(sorted(range(outer), key=lambda k: min(shape[k], even))):
+        share = room ** (1 / (outer - done))
+        side = shape[axis]
+        if side > share:
+            side = 1 << int(np.log2(share + 0.5))
+        sides[axis] = max(side, 1)
+        room = max(room // sides[axis], 1)
+    return tuple([max(side, 1) for side in sides])
+
+
+# -- distributions that NumPy's generators don't draw by parts ------------------------------------
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """Mean and factor of a multivariate normal distribution."""
+
+    mean: Values
+    factor: Values
+
+
+def _correlated(generator: Any, of: Correlated, size: tuple[int, ...]) -> Any:
+    mean, factor = of.mean.array, of.factor.array
+    found = generator.standard_normal((*size, len(mean)))
+    # not `found @ factor.T`: how BLAS rounds depends on how many threads it has
+    return mean + np.einsum("...j,ij->...i", found, factor)
+
+
+OWN: dict[str, Callable[..., Any]] = {"multivariate_normal": _correlated}
+
+
+# -- parameters that are chunked arrays --------------------------------------------------------
+
+
+#: What stands for the parameters where ones may be none that NumPy draws with, or fit no others.
+_EXAMPLES: dict[str, tuple[Any, ...]] = {
+    "hypergeometric": (1, 1, 1), "integers": (0, 1), "logseries": (0.5,),
+    "triangular": (0.0, 1.0, 2.0), "uniform": (0.0, 1.0), "zipf": (2.0,),
+}
+
+#: Distributions whose parameters have to fit each other, besides being in bounds of their own.
+_RELATED = ("triangular", "uniform")
+
+
+def examples(name: str, params: Sequence[Any]) -> list[Any]:
+    """Return parameters to ask NumPy for errors and the dtype, with examples for lazy ones."""
+    if not any(isinstance(p, Array) for p in params):
+        return [p.array if isinstance(p, Values) else p for p in params]
+    if name in _EXAMPLES:
+        return list(_EXAMPLES[name])
+    return [
+        np.ones(1, p.dtype) if isinstance(p, Array)
+        else p.array.ravel()[:1] if isinstance(p, Values) else p for p in params
+    ]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Raises for blocks of parameters as NumPy does, and returns the one of a number as floats."""
+
+    method: str
+    which: int
+    __name__ = "parameters"
+
+    def __call__(self, *params: Any) -> Any:
+        given = params
+        if self.method not in _RELATED:  # a bound holds for all if it does for the extremes
+            extremes: Any = (np.fmin.reduce, np.fmax.reduce, np.max)
+            given = tuple([
+                np.array([f(p) for f in extremes]) for p in map(np.ravel, params)
+            ]) if all(p.size for p in params) else ()
+        if given:
+            getattr(np.random.default_rng(0), self.method)(*given)
+        found = np.asarray(params[self.which], float)
+        return np.broadcast_to(found, np.broadcast_shapes(*[p.shape for p in params]))
+
+
+def checked(name: str, params: Sequence[Any]) -> list[Any]:
+    """Return parameters as floats or arrays of them; lazy ones are checked when computed."""
+    nodes = tuple([
+        as_node(p.array if isinstance(p, Values) else p) for p in params
+    ])
+    return [
+        Array(elementwise.function(Checked(name, k), nodes, float)) if isinstance(p, Array)
+        else np.array(p.array, float) if isinstance(p, Values) else float(p)
+        for k, p in enumerate(params)
+    ]
+
+
+class BlockValues(Values):
+    """A block of a parameter, which begins at some place of the array that is drawn."""
+
+    __slots__ = ("starts",)
+
+    def __init__(self, array: np.ndarray[Any, Any], starts: tuple[int, ...]) -> None:
+        self.array = array
+        self.starts = starts[len(starts) - array.ndim:]
+        self._hash = None
+
+    def part(self, box: Region) -> np.ndarray[Any, Any]:
+        """Return the part for a box of the array that is drawn."""
+        return super().part(tuple([
+            slice(span.start - start, span.stop - start) for span, start in zip(
+                box[len(box) - len(self.starts):], self.starts, strict=True
+            )
+        ]))
+
+
+@dataclass(frozen=True)
+class DrawOfBlocks:
+    """Draws a block: called with where it begins along each axis, then with lazy parameters."""
+
+    draw: BoxedDraw
+
+    @property
+    def __name__(self) -> str:
+        return self.draw.method
+
+    def __call__(self, *blocks: Any) -> Any:
+        shape = self.draw.shape
+        starts = tuple([int(block.flat[0]) for block in blocks[:len(shape)]])
+        ends = [int(block.flat[1]) for block in blocks[:len(shape)]]
+        lazy = iter(blocks[len(shape):])
+        params = tuple([
+            BlockValues(next(lazy), starts) if p is None else p for p in self.draw.params
+        ])
+        region = tuple([slice(a, b) for a, b in zip(starts, ends, strict=True)])
+        return replace(self.draw, params=params)(region)
+
+
+def drawn(draw: BoxedDraw, params: Sequence[Any], chunks: Chunks) -> Expr:
+    """Return what is drawn with lazy parameters: in blocks that end where boxes do.
+
+    So every element has the parameters and the random bits that it has in other chunks.
+    """
+    sides = boxes(draw.shape)
+    whole = tuple([
+        _at_boxes(sizes, side) for sizes, side in zip(chunks, sides, strict=True)
+    ])
+    lazy = [_in_chunks(p.expr, whole) for p in params if isinstance(p, Array)]
+    rest = tuple([None if isinstance(p, Array) else p for p in params])
+    places = [_places(whole, axis) for axis in range(len(whole))]
+    func = DrawOfBlocks(replace(draw, params=rest))
+    return rechunk(PerBlock((*places, *lazy), func, draw.dtype, whole), chunks)
+
+
+def _at_boxes(sizes: Sequence[int], side: int) -> tuple[int, ...]:
+    """Return chunks that end where boxes do, or where the axis does.
+
+    >>> _at_boxes((5, 5, 5), 4)
+    (8, 4, 3)
+    """
+    ends = list(accumulate(sizes))
+    cuts = sorted({0, *[min(-(-end // side) * side, ends[-1]) for end in ends]})
+    return tuple(np.diff(cuts).tolist()) or (0,)
+
+
+def _in_chunks(node: Expr, chunks: Chunks) -> Expr:
+    own = chunks[len(chunks) - node.ndim:]
+    return rechunk(node, tuple([
+        (n,) if n == 1 else sizes for n, sizes in zip(node.shape, own, strict=True)
+    ]))
+
+
+def _places(chunks: Chunks, axis: int) -> Expr:
+    """Return an array that has in each block where blocks begin and end along an axis."""
+    ends = np.cumsum(chunks[axis])
+    spans = np.stack([ends - chunks[axis], ends], axis=1).ravel()
+    shape = [1] * len(chunks)
+    shape[axis] = len(spans)
+    own = tuple([(2,) * len(ends) if k == axis else (1,) for k in range(len(chunks))])
+    return InMemory(spans.reshape(shape), own)
+
+
+# -- seeds, calls and checks -------------------------------------------------------------------
+
 
 #: The shape of an array, or its length; None: the shape of the parameters.
 Size = int | Sequence[int] | None

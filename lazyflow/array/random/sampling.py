@@ -14,15 +14,21 @@ from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array
 from lazyflow.array.functions.indexing.taking import take
-from lazyflow.array.functions.searching import take_along_axis
-from lazyflow.array.functions.sorting import argsort
+from lazyflow.array.functions.sorting import argsort, take_along_axis
 from lazyflow.array.kernels.draws.draw import table
 from lazyflow.array.nodes.indexing.gather import gather
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.sources import Generated, TaskBlocks
 from lazyflow.array.random.discrete import Discrete
-from lazyflow.array.random.generator import Size, in_memory, probe, size_of
-from lazyflow.array.random.streams import Correlated, Stream, Values
+from lazyflow.array.random.generator import (
+    Correlated,
+    Size,
+    Stream,
+    Values,
+    in_memory,
+    probe,
+    size_of,
+)
 
 Floats = Sequence[float] | np.ndarray[Any, Any] | Array
 Validity = Literal["warn", "raise", "ignore"]

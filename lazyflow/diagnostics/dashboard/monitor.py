@@ -17,21 +17,22 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from lazyflow.api.evaluate import always_observers
-from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
-from lazyflow.diagnostics.profiling.advice import Advice, advice
-from lazyflow.diagnostics.profiling.evidence import Evidence, memory_limit
+from lazyflow.diagnostics.profiling.advice import Advice, Evidence, advice, memory_limit
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, Refusal, refusal
-from lazyflow.diagnostics.profiling.recording import Recording, Span, Words
+from lazyflow.diagnostics.profiling.recording import (
+    ActorCalls,
+    Recording,
+    Span,
+    UsageMeter,
+    Words,
+    processes_of,
+)
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
 from lazyflow.diagnostics.profiling.texts import shown
-from lazyflow.diagnostics.profiling.usage import UsageMeter, processes_of
 from lazyflow.graph.task import Task, task_name
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
 from lazyflow.system import idle_seconds, process_usage
-
-__all__ = ["AdviceWindow", "Monitor"]
-
 
 # -- `AdviceWindow`: the rules of advice, on what ran in the last seconds -----------------
 

@@ -26,12 +26,6 @@ from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.remote.large_values import LARGE, KnownValue, KnownValues, named_arguments
 from lazyflow.store.sizes import size_of
 
-__all__ = [
-    "NOTHING", "ArrayChunks", "CapturedData", "EagerCall", "GraphWatch", "LargeArgument",
-    "Look", "MadeValues", "Refusal", "Sights", "captured_by", "eager_call", "refusal",
-]
-
-
 # -- large data that a function takes along when it is pickled for other processes --------
 
 

@@ -1,13 +1,16 @@
-"""`profile`: an observer that records the runs in a ``with`` block."""
+"""`profile`: an observer that records the runs in a ``with`` block.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Token
 from numbers import Real
 from operator import attrgetter
+from pathlib import Path
 from threading import get_ident
 from time import perf_counter
 from types import TracebackType
@@ -15,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.evaluate import observers
 from lazyflow.diagnostics.boxes import count
-from lazyflow.diagnostics.profiling.actor_calls import ActorCalls
-from lazyflow.diagnostics.profiling.evidence import Evidence, memory_limit
+from lazyflow.diagnostics.profiling.advice import Evidence, memory_limit
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, refusal
-from lazyflow.diagnostics.profiling.recording import Recording, Words
+from lazyflow.diagnostics.profiling.recording import ActorCalls, Recording, UsageMeter, Words
 from lazyflow.diagnostics.profiling.records import (
     RunRecord,
     SpilledValues,
     TaskRecord,
     UsageRecord,
+    gaps,
+    rows_by_worker,
 )
 from lazyflow.diagnostics.profiling.samples import Samples
-from lazyflow.diagnostics.profiling.usage import UsageMeter
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer
 from lazyflow.schedulers.core.observing import listen
@@ -35,10 +38,84 @@ from lazyflow.system import idle_seconds
 
 if TYPE_CHECKING:
     from lazyflow.diagnostics.profiling.advice import Advice
-    from lazyflow.diagnostics.profiling.flame import Flame
+    from lazyflow.diagnostics.profiling.pages import Flame
     from lazyflow.diagnostics.profiling.summary import Summary
 
-__all__ = ["Profile", "profile"]
+
+# -- a file for Perfetto -----------------------------------------------------------------------
+
+
+def write_trace(
+    path: str | os.PathLike[str],
+    tasks: Sequence[TaskRecord],
+    runs: Sequence[RunRecord],
+    seconds: float,
+    usage: Sequence[UsageRecord] = (),
+) -> None:
+    """Write a trace: a track for the caller, one for each row of each worker, and counters."""
+    events = [_named("process_name", 0, "lazyflow"), _named("thread_name", 0, "caller")]
+    for start, end in gaps(runs, tasks, seconds):
+        events.append(_slice("outside of runs", "caller", 0, start, end, {}))
+    rows = [
+        (worker, row) for worker, rows in rows_by_worker(tasks).items() for row in rows
+    ]
+    for track, (worker, row) in enumerate(rows, 1):
+        events.append(_named("thread_name", track, worker))
+        events.append({"ph": "M", "name": "thread_sort_index", "pid": 1, "tid": track,
+                       "args": {"sort_index": track}})
+        events += _slices(track, row)
+    events += _counters(usage)
+    text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _slices(track: int, row: list[TaskRecord]) -> Iterator[dict[str, Any]]:
+    for task in row:
+        details: dict[str, Any] = {"function": task.function, "made at": task.place}
+        if task.cpu is not None:
+            details["CPU ms"] = round(task.cpu * 1e3, 3)
+        if task.size is not None:
+            details["bytes"] = task.size
+        if task.moved is not None:
+            details["bytes moved"] = task.moved
+        if task.compiled:
+            details["compile ms"] = round(task.compiled * 1e3, 3)
+        if task.failed:
+            details["failed"] = True
+        kind = "failed" if task.failed else "task"
+        yield _slice(task.name, kind, track, task.start, task.end, details)
+
+
+def _counters(usage: Sequence[UsageRecord]) -> Iterator[dict[str, Any]]:
+    for each in usage:
+        if each.memory is not None:
+            yield _counter("memory", each.time, {
+                "this process": each.memory, "workers": each.worker_memory,
+            })
+        yield _counter("CPU", each.time, {"cores": round(each.cpu, 3)})
+
+
+def _counter(name: str, time: float, values: dict[str, float]) -> dict[str, Any]:
+    ts = round(time * 1e6, 3)
+    return {"ph": "C", "name": name, "pid": 1, "tid": 0, "ts": ts, "args": values}
+
+
+def _slice(
+    name: str, kind: str, track: int, start: float, end: float, details: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a complete event; its times are in microseconds."""
+    ts, dur = round(start * 1e6, 3), round((end - start) * 1e6, 3)
+    return {
+        "ph": "X", "name": name, "cat": kind, "pid": 1, "tid": track, "ts": ts, "dur": dur,
+        "args": details,
+    }
+
+
+def _named(what: str, track: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": 1, "tid": track, "args": {"name": name}}
+
+
+# -- the profile -------------------------------------------------------------------------------
 
 
 # -- the thread of a profile: it looks at tasks of this process, and reads memory and CPU use
@@ -363,7 +440,7 @@ class Profile(Observer):
         >>> type(figure).__name__
         'figure'
         """
-        from lazyflow.diagnostics.profiling.timeline import timeline
+        from lazyflow.diagnostics.profiling.pages import timeline
 
         return timeline(path, self.tasks, self.runs, self.seconds, self.usage)
 
@@ -398,7 +475,7 @@ class Profile(Observer):
         >>> p.flame().lines[0].function
         'time.sleep'
         """
-        from lazyflow.diagnostics.profiling.flame import Flame
+        from lazyflow.diagnostics.profiling.pages import Flame
 
         if self._looks.sample is None:
             raise RuntimeError(
@@ -446,7 +523,7 @@ class Profile(Observer):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     p.to_chrome_trace(os.path.join(folder, "trace.json"))
         """
-        from lazyflow.diagnostics.profiling.chrome_trace import write_trace
+        from lazyflow.diagnostics.profiling.recorder import write_trace
 
         write_trace(path, self.tasks, self.runs, self.seconds, self.usage)
 

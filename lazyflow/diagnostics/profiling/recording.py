@@ -1,25 +1,38 @@
-"""What is recorded of a run while it goes on, and the records that are made of it.
+"""What is recorded of runs, of calls of actors, and of memory and CPU use while they go on.
 
 While tasks run, a tuple of raw values is kept for each. Names and lines are looked up when
-somebody asks; until then their functions are kept.
+somebody asks; until then their functions are kept. Each actor has a lane of its own. Memory and CPU
+use are those of this process and of the workers of its runs and actors.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from operator import attrgetter, itemgetter
-from time import perf_counter
-from typing import Any
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
 
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, Refusal
-from lazyflow.diagnostics.profiling.records import RunRecord, SpilledValues, TaskRecord, summed
+from lazyflow.diagnostics.profiling.records import (
+    RunRecord,
+    SpilledValues,
+    TaskRecord,
+    UsageRecord,
+    summed,
+)
 from lazyflow.diagnostics.profiling.texts import shown, shown_end
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.task import function_name, height_over, place_text, task_name
-from lazyflow.schedulers.core.base import AnyRun
+from lazyflow.schedulers.actors.calls import WatchedCall
+from lazyflow.schedulers.core.base import AnyRun, ReportsInfo, provides
+from lazyflow.schedulers.core.sampling import RunningTask
 from lazyflow.schedulers.core.task_resources import here
 from lazyflow.schedulers.remote.calls import bare_task
+from lazyflow.system import process_usage
 
 #: Number of the task, worker, start, end, CPU time, size of the result.
 Span = tuple[int, str, float, float, float | None, int | None]
@@ -115,7 +128,7 @@ def _users_line() -> tuple[tuple[Any, int] | None, bool]:
 
 
 #: Modules that compute again and again for the user, each time as cheaply as they can.
-_LOOPS = ("lazyflow.learn.", "lazyflow.api.tracing")
+_LOOPS = ("lazyflow.learn.", "lazyflow.api.rerunning")
 
 
 class Words:
@@ -150,3 +163,154 @@ def full_name(func: Any) -> str:
         return f"{module}.{name}" if module else str(name)
     except Exception:  # a hostile __getattr__
         return name
+
+
+# -- calls of actors ---------------------------------------------------------------------------
+
+
+class ActorCalls:
+    """The calls of actors that one observer hears of.
+
+    Attributes
+    ----------
+    schedulers
+        The names of their schedulers so far.
+    """
+
+    def __init__(self) -> None:
+        self.schedulers: set[str] = set()
+        self._open: dict[int, WatchedCall] = {}  # by id
+        self._over: deque[tuple[tuple[Any, ...], str, float, float, float | None, bool]] = deque()
+        self._lanes: dict[int, str] = {}  # by the number of the actor
+        self._often: Counter[str] = Counter()
+
+    def made(self, call: WatchedCall) -> None:
+        """Take in that an actor is called."""
+        self._open[id(call)] = call
+        if call.number not in self._lanes:
+            self.schedulers.add(call.scheduler.name)
+            self._often[call.actor] += 1
+            often = self._often[call.actor]
+            self._lanes[call.number] = shown(f"actor {call.actor}") + f" ({often})" * (often > 1)
+
+    def ended(self, call: WatchedCall) -> bool:
+        """Take in that a call is over; return whether it is new, and was not just cancelled."""
+        if self._open.pop(id(call), None) is None or (call.start is None and not call.failed):
+            return False
+        now = perf_counter()
+        start, end, worker = call.start, call.end, self.lane(call)
+        if start is None or end is None:
+            start, end, worker = now, now, ""
+        self._over.append((naming(call.task), worker, start, end, call.cpu, call.failed))
+        return True
+
+    def lane(self, call: WatchedCall) -> str:
+        """Return the name of an actor that no other one has."""
+        return self._lanes[call.number]
+
+    def running(self) -> list[RunningTask]:
+        """Return the calls that threads of this process run now, each named by itself."""
+        return [
+            RunningTask(call.thread, call, call.start)
+            for call in tuple(self._open.values())
+            if call.thread and call.start is not None
+        ]
+
+    def drop_records(self) -> None:
+        """Forget what was recorded."""
+        self._over.clear()
+
+    def take_records(self, began: float, words: Words) -> Iterator[TaskRecord]:
+        """Take out what was recorded."""
+        while self._over:
+            kind, worker, start, end, cpu, failed = self._over.popleft()
+            yield TaskRecord(
+                *words.of(kind), -1, worker, start - began, end - began, cpu, None, failed
+            )
+
+
+# -- memory and CPU use ------------------------------------------------------------------------
+
+
+_STEP = 0.05  # seconds between two readings
+_MAX_READINGS = 4_000  # readings; with more, every second one is dropped, and they become rarer
+_WORKERS = 0.2  # seconds for which the list of workers is taken to be right
+
+
+class _Reading(NamedTuple):
+    """What was read at a moment: bytes, and all CPU seconds of this process and of workers."""
+
+    when: float
+    memory: int | None
+    worker_memory: int
+    cpu: float
+
+
+class UsageMeter:
+    """Reads memory and CPU use; in one thread at a time.
+
+    Parameters
+    ----------
+    schedulers
+        Returns the schedulers of the runs.
+    """
+
+    def __init__(self, schedulers: Callable[[], Iterable[Any]]) -> None:
+        self._schedulers = schedulers
+        self._step = _STEP
+        self._readings: list[_Reading] = []
+        self._workers: dict[int, int] = {}  # bytes of shared memory that they hold, by process
+        self._listed = float("-inf")
+        self._cpu: dict[int, float] = {}  # of workers, as last read
+        self._before: dict[int, float] = {}  # of workers, when they were first seen
+
+    def read(self) -> None:
+        """Take a reading if one is due."""
+        now = perf_counter()
+        if self._readings and now < self._readings[-1].when + self._step:
+            return
+        if now > self._listed + _WORKERS:
+            self._listed, self._workers = now, {
+                each["pid"]: each["shared_bytes"] for each in processes_of(self._schedulers())
+            }
+        resident, *_ = process_usage(os.getpid())
+        private = 0
+        for pid in self._workers:
+            held, common, cpu = process_usage(pid)
+            private += max(0, (held or 0) - common)
+            self._cpu[pid] = max(cpu, self._before.setdefault(pid, cpu))
+        theirs = sum(self._cpu[pid] - first for pid, first in self._before.items())
+        own, when = process_time(), perf_counter()  # side by side: a task may hold this thread up
+        self._readings.append(
+            _Reading(when, resident, private + sum(self._workers.values()), own + theirs)
+        )
+        if len(self._readings) > _MAX_READINGS:
+            self._readings = self._readings[::2]
+            self._step *= 2
+
+    def drop_readings(self) -> None:
+        """Drop the readings but the last, from which on the next one counts."""
+        self._readings = self._readings[-1:]
+        self._step = _STEP
+
+    def records(self, began: float) -> list[UsageRecord]:
+        """Return what was read, with the use of the CPU between one reading and the next."""
+        return [
+            UsageRecord(
+                after.when - began, after.memory, after.worker_memory,
+                max(0.0, after.cpu - before.cpu) / (after.when - before.when),
+            )
+            for before, after in pairwise(list(self._readings))
+        ]
+
+
+def processes_of(schedulers: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the figures of each process that schedulers have on this machine, as `info` has them.
+
+    Those of actors have a name by ``"actor"``.
+    """
+    for scheduler in schedulers:
+        if provides(scheduler, ReportsInfo):
+            info = scheduler.info()
+            yield from info.get("workers", ())
+            yield from info.get("actors", ())

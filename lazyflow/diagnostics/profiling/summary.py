@@ -19,8 +19,6 @@ from lazyflow.diagnostics.profiling.records import (
 from lazyflow.diagnostics.profiling.texts import percent, seconds, table_html, table_text
 from lazyflow.store.sizes import format_bytes
 
-__all__ = ["FunctionRow", "Summary"]
-
 _HEADS = ("function", "calls", "total", "mean", "p95", "CPU", "failed", "bytes", "moved", "compile")
 
 

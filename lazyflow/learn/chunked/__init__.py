@@ -4,11 +4,10 @@
 `splitting`  train_test_split, within chunks
 `metrics`    accuracy_score, log_loss, mean_squared_error, r2_score
 
-`rows`     arrays with equal chunks of rows, and sums over their chunks
-`moments`  weights, means and squared deviations of columns, which can be merged
+`rows`       arrays with equal chunks of rows, sums over their chunks, and moments of columns
 
 Data in memory goes to scikit-learn, which must be installed. Nothing is imported here, so that a
 program loads only the modules that it uses.
 """
 
-__all__ = ["metrics", "moments", "rows", "scaling", "splitting"]
+__all__ = ["metrics", "rows", "scaling", "splitting"]

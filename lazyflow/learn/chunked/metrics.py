@@ -11,14 +11,13 @@ from sklearn import metrics
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import assert_all_finite, check_consistent_length
 
-from lazyflow.learn.chunked.moments import moments_of
-from lazyflow.learn.chunked.rows import any_chunked, check_one_axis, cut_alike, sum_of_parts
-
-__all__ = [
-    "LossTable", "accuracy_score", "log_loss", "loss_of_block", "loss_of_table",
-    "mean_squared_error", "r2_score",
-]
-
+from lazyflow.learn.chunked.rows import (
+    any_chunked,
+    check_one_axis,
+    cut_alike,
+    moments_of,
+    sum_of_parts,
+)
 
 # -- log losses by label and column, which can be merged: which column is a label's, all decide
 

@@ -13,10 +13,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lazyflow import array as la
 from lazyflow.array import Array
-from lazyflow.learn.chunked.moments import ColumnMoments, moments_of
-from lazyflow.learn.chunked.rows import any_chunked, check_one_axis, cut_alike, sums_by_column
-
-__all__ = ["StandardScaler"]
+from lazyflow.learn.chunked.rows import (
+    ColumnMoments,
+    any_chunked,
+    check_one_axis,
+    cut_alike,
+    moments_of,
+    sums_by_column,
+)
 
 _FLOATS = np.float16, np.float32, np.float64
 

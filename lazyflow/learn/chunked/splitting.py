@@ -17,8 +17,6 @@ from lazyflow import array as la
 from lazyflow.array import Array
 from lazyflow.learn.chunked.rows import any_chunked, in_chunks
 
-__all__ = ["shares", "train_test_split"]
-
 
 def train_test_split(
     *arrays: Any,

@@ -23,13 +23,6 @@ from lazyflow.errors import LazyflowWarning
 from lazyflow.graph.task import users_depth
 from lazyflow.store.memory.available import available_memory
 
-__all__ = [
-    "PART_BYTES", "RowChunk", "check_dense", "check_two_axes", "fitting", "groups_of",
-    "groups_of_chunks", "is_chunked", "listed", "loaded", "parts_of", "room_for_rows",
-    "together",
-]
-
-
 # -- small neighbours as one: what a task costs is then small beside what it does ---------
 
 #: Bytes of the rows of one part, if it is ours to choose: a pass over them takes 0.4 ms, beside

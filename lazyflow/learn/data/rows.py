@@ -26,14 +26,7 @@ from lazyflow.learn.data.inputs import (
     is_chunked,
     together,
 )
-from lazyflow.learn.kernels.tiles import column_sums
-
-__all__ = [
-    "ClassTargets", "NumberTargets", "PartSummary", "Place", "Rows", "Targets", "as_numbers",
-    "check_finite", "check_names", "checked", "checked_weights", "kept_rows", "names_of",
-    "places_of", "tree_sum",
-]
-
+from lazyflow.learn.kernels.primitives import column_sums
 
 # -- where the rows of a part are from: what errors call them -----------------------------
 

@@ -2,7 +2,5 @@
 
 `linear_estimator`     shared code: taking rows, storing results, scores of chunks
 `logistic_regression`  `LogisticRegression`, for two or more classes
-`least_squares`        `LinearRegression` and `Ridge`
-`elastic_net`          `ElasticNet` and `Lasso`
-`classes`              classes and their weights, over all parts
+`least_squares`        `LinearRegression`, `Ridge`, `ElasticNet` and `Lasso`
 """

@@ -33,8 +33,6 @@ from lazyflow.learn.data.rows import Place, Rows, as_numbers, check_finite, chec
 from lazyflow.learn.kernels.sums import scores_of
 from lazyflow.learn.solvers.stopping import Progress, Solution, StopRule, trace_arrays
 
-__all__ = ["LIMITS", "LinearEstimator", "put_again", "scores_of_chunk"]
-
 #: The parameters that solvers have in common, as scikit-learn checks them.
 LIMITS: dict[str, Any] = {
     "tol": [Interval(Real, 0, None, closed="left")],

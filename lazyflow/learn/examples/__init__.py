@@ -10,11 +10,11 @@
 `block_cyclic`          SAGA through whole chunks in a fixed order, which stalls, and two cures
 
 Each has ``main(scheduler)``, which prints its steps and returns the outcome. They run unchanged
-on every scheduler, and give the same bits on each. `linear` has the model of the first two, in
-NumPy; `frameworks` has it in TensorFlow, PyTorch and Keras.
+on every scheduler, and give the same bits on each. `frameworks` has the model of the averaging
+examples and of the parameter server, in NumPy, TensorFlow, PyTorch and Keras.
 """
 
 __all__ = [
     "batched_lbfgs", "block_cyclic", "data_parallel", "evolution", "frameworks",
-    "gradient_averaging", "linear", "parameter_averaging", "parameter_server", "serving",
+    "gradient_averaging", "parameter_averaging", "parameter_server", "serving",
 ]

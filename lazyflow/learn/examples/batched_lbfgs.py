@@ -20,8 +20,6 @@ import lazyflow
 from lazyflow.learn.kernels.losses import SOFTMAX
 from lazyflow.learn.kernels.sums import loss_sums
 
-__all__ = ["Minimum", "made_batches", "main"]
-
 BATCHES, ROWS, FEATURES, CLASSES = 16, 200, 20, 3
 MAX_ITER = 60
 GOAL = 1e-10

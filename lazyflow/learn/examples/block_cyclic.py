@@ -26,10 +26,8 @@ from lazyflow.learn.data.rows import ClassTargets, Rows, kept_rows
 from lazyflow.learn.kernels.losses import LOGISTIC
 from lazyflow.learn.solvers.newton import newton
 from lazyflow.learn.solvers.problem import Problem
-from lazyflow.learn.solvers.saga import saga
+from lazyflow.learn.solvers.stochastic import saga
 from lazyflow.learn.solvers.stopping import StopRule
-
-__all__ = ["Stall", "cyclic", "made_rows", "main"]
 
 CHUNKS, ROWS, FEATURES, EPOCHS = 20, 200, 20, 21
 GOAL = 1e-9

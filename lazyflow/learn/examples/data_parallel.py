@@ -14,8 +14,6 @@ import numpy as np
 import lazyflow
 from lazyflow.learn.parallel import DataParallel
 
-__all__ = ["Compared", "DigitNetwork", "alone", "batches", "main"]
-
 WORKERS, EPOCHS, BATCH = 4, 8, 100
 HIDDEN, RATE, MOMENTUM = 32, 0.2, 0.9
 GOAL = 0.95

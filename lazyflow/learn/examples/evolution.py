@@ -19,8 +19,6 @@ import numpy as np
 
 import lazyflow
 
-__all__ = ["Rollouts", "Trained", "main", "rollouts", "train"]
-
 WORKERS, PAIRS, STEPS = 4, 16, 8
 SIGMA, RATE = 0.5, 1.0
 LONGEST, GOAL = 200, 195.0

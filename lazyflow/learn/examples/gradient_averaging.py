@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import lazyflow
-from lazyflow.learn.examples.frameworks import MODELS, clear, first_weights
-from lazyflow.learn.examples.linear import FittedLine, batch, print_history
+from lazyflow.learn.examples.frameworks import (
+    MODELS,
+    FittedLine,
+    batch,
+    clear,
+    first_weights,
+    print_history,
+)
 from lazyflow.weights import get_weights, mean_gradients, set_weights
-
-__all__ = ["main", "train_with_actors", "train_with_state"]
 
 WORKERS, STEPS = 2, 200
 

@@ -17,11 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 import lazyflow
-from lazyflow.learn.examples.frameworks import MODELS
-from lazyflow.learn.examples.linear import FittedLine, batch, print_history
+from lazyflow.learn.examples.frameworks import MODELS, FittedLine, batch, print_history
 from lazyflow.weights import get_weights, set_weights
-
-__all__ = ["GradientWorker", "WeightServer", "as_they_come", "by_themselves", "main"]
 
 WORKERS, PUSHES = 4, 200  # pushes of each worker
 

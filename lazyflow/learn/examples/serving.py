@@ -25,8 +25,6 @@ import numpy as np
 
 import lazyflow
 
-__all__ = ["Batcher", "DigitModel", "Overloaded", "Served", "application", "main", "serving"]
-
 REPLICAS, CLIENTS, REQUESTS = 2, 8, 400
 
 

@@ -1,10 +1,7 @@
 """Functions of solvers on the rows of one chunk: arrays only, without graphs.
 
-`compiling`     how kernels are compiled
+`primitives`    how kernels are compiled, arrays by address, loops over a few rows
 `losses`        the three losses, all there is of each: in NumPy, and compiled for one row
 `sums`          loss, gradient and Hessian of one chunk, dense or sparse, read in tiles
-`tiles`         scores, exponentials and sums of a few rows, used by the others
-`pointers`      any number of arrays as one argument, by the addresses of their memory
-`steps`         steps of SAGA and SVRG through blocks of dense rows, and through sparse rows
-`blocks`        how curved blocks of rows are, which bounds the steps
+`steps`         steps of SAGA and SVRG through dense and through sparse rows, and what bounds them
 """

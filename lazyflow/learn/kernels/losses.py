@@ -15,13 +15,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, xlogy
 
-from lazyflow.learn.kernels.compiling import compiled, inlined, kernel
-from lazyflow.learn.kernels.tiles import add_rows, exponential, write_scores
-
-__all__ = [
-    "LOGISTIC", "SOFTMAX", "SQUARES", "Loss", "curved_rows", "logistic_sums", "moved_sums",
-    "write_slopes", "write_slopes_of_one",
-]
+from lazyflow.learn.kernels.primitives import (
+    add_rows,
+    compiled,
+    exponential,
+    inlined,
+    kernel,
+    write_scores,
+)
 
 _LOGISTIC, _SOFTMAX, _SQUARES = range(3)
 

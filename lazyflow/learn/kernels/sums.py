@@ -13,11 +13,6 @@ from scipy.sparse import issparse
 from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.learn.kernels.losses import Loss, curved_rows, moved_sums
 
-__all__ = [
-    "ALL_ROWS", "RowSample", "dual_sum", "hessian_sums", "intercept_sums", "loss_sums",
-    "mean_curvature", "scores_of", "slopes_of", "smallest_margin",
-]
-
 _TILE_BYTES = 1 << 18  # of rows: half of a second-level cache, whatever the number of features
 #: Of rows with their curvatures, for one product: sixteen threads queue for the lock at each call.
 _CURVED_BYTES = 1 << 21

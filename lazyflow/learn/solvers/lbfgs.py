@@ -19,9 +19,6 @@ from scipy.optimize import OptimizeResult, minimize
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.stopping import History, Solution, StopRule
 
-__all__ = ["Coordinates", "coordinates_at", "finished_by_lbfgs", "lbfgs"]
-
-
 # -- coordinates --------------------------------------------------------------------------
 #
 # Coordinates in which a loss is about as curved along all of them, for solvers that see gradients.

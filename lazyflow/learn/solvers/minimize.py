@@ -15,8 +15,6 @@ from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
 from lazyflow.learn.data.rows import tree_sum
 
-__all__ = ["minimize"]
-
 _STEP = float(np.finfo(np.float64).eps) ** (1 / 3)  # of central differences
 _WRONG = 1e-3  # relative: no gradient of a right formula is so far from differences
 

@@ -17,8 +17,6 @@ import numpy as np
 from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.stopping import History, Solution, StopRule, newton_step
 
-__all__ = ["newton"]
-
 _SUFFICIENT = 1e-4  # Armijo's part of the decrease that the gradient promises
 _SHORTEST = 1e-10
 _SAMPLE, _PER_COEFFICIENT = 8192, 64  # rows of a sample at least, and for each coefficient

@@ -20,8 +20,6 @@ from lazyflow.learn.data.rows import NumberTargets, Rows, kept_rows, tree_sum
 from lazyflow.learn.kernels.losses import SQUARES, Loss
 from lazyflow.learn.kernels.sums import RowSample, hessian_sums, loss_sums, mean_curvature
 
-__all__ = ["Problem", "soft_threshold"]
-
 
 def soft_threshold(values: Any, by: float) -> Any:
     """Return values that are moved towards 0 by `by`, and 0 where they are nearer than that.

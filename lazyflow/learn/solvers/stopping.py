@@ -17,12 +17,6 @@ from lazyflow.learn.data.rows import tree_sum
 from lazyflow.learn.kernels.sums import dual_sum, intercept_sums, scores_of, smallest_margin
 from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
-__all__ = [
-    "Callback", "Certificate", "History", "Progress", "Solution", "StopRule", "certificate",
-    "gap_at", "gradient_norm", "half_decrement", "is_separated", "newton_step", "trace_arrays",
-]
-
-
 # -- the step of Newton's method, also where the Hessian is singular, and what it promises
 
 _MOST = 500  # coefficients: more cost more than they tell

@@ -41,7 +41,6 @@ from lazyflow.schedulers.core.snapshots import Watches, verify
 from lazyflow.schedulers.core.task_resources import asleep, here, scheduler_here, task_over
 from lazyflow.store.kept_values import keep
 from lazyflow.store.protected import protected
-from lazyflow.store.spilling import opened
 from lazyflow.store.values import IteratorItems, locked, references
 
 # -- a run of any kind --------------------------------------------------------------------
@@ -201,9 +200,11 @@ class BaseRun(ABC):
 
         What is in other processes is brought here; raise if that is impossible.
         """
-        outputs = [opened(self.values[i]) for i in self.plan.outputs], self.failed
+        outputs = [self.values[i] for i in self.plan.outputs]
+        outputs = [each.opened() if kinds[type(each)] == KEPT else each for each in outputs]
+        failed = self.failed
         self.drop_values()
-        return outputs
+        return outputs, failed
 
     def drop_values(self) -> None:
         """Drop the values and errors: the traceback of a failed task leads to its run."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow.array.functions import keywords
+from lazyflow.array.functions import arguments
 from lazyflow.errors import LazyflowWarning
 
 
@@ -26,7 +26,7 @@ class Store:
 
 @pytest.fixture
 def nothing_told(monkeypatch):
-    monkeypatch.setattr(keywords, "_told", set())
+    monkeypatch.setattr(arguments, "_told", set())
 
 
 @given(st.sampled_from([

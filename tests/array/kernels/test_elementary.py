@@ -12,9 +12,9 @@ import lazyflow.array as la
 from lazyflow import config
 from lazyflow.array.kernels import run
 from lazyflow.array.kernels.native import compiler
+from lazyflow.array.kernels.native.compiler import wait_compiled
 from lazyflow.array.kernels.native.elementary import formulas, ufuncs
 from lazyflow.array.kernels.native.elementary.formulas import FORMULAS
-from lazyflow.array.kernels.run import wait_compiled
 from lazyflow.recent import Recent
 
 UFUNCS = sorted(FORMULAS, key=lambda f: f.__name__)

@@ -21,6 +21,7 @@ from lazyflow import config
 from lazyflow.array.kernels import run as run_module
 from lazyflow.array.kernels.native import compiler, llvm_reductions
 from lazyflow.array.kernels.native import kernels as native_kernels
+from lazyflow.array.kernels.native.compiler import wait_compiled
 from lazyflow.array.kernels.order import KINDS, LAST, MAX, MIN, MOMENTS, PIECE, SUM, Reduction
 from lazyflow.array.kernels.program import (
     CAST,
@@ -30,7 +31,7 @@ from lazyflow.array.kernels.program import (
     ScanOperation,
     Step,
 )
-from lazyflow.array.kernels.run import report, run_program, wait_compiled
+from lazyflow.array.kernels.run import report, run_program
 from lazyflow.recent import Recent
 from lazyflow.testing.signals import Gate
 
@@ -901,7 +902,8 @@ from lazyflow.array.kernels.native import compiler
 from lazyflow.array.kernels.native import kernels as native_kernels
 from lazyflow.array.kernels.order import MAX, Reduction
 from lazyflow.array.kernels.program import Program, Step
-from lazyflow.array.kernels.run import run_program, wait_compiled
+from lazyflow.array.kernels.native.compiler import wait_compiled
+from lazyflow.array.kernels.run import run_program
 F8 = np.dtype("f8")
 x = np.arange(100_000.0)
 def run(times):

@@ -6,6 +6,7 @@ from learn_tools import LOSS_NAMES, LOSSES, targets_for
 from scipy.sparse import csr_array
 
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES, logistic_sums, write_slopes
+from lazyflow.learn.kernels.primitives import exponential
 from lazyflow.learn.kernels.sums import (
     ALL_ROWS,
     RowSample,
@@ -18,7 +19,6 @@ from lazyflow.learn.kernels.sums import (
     slopes_of,
     smallest_margin,
 )
-from lazyflow.learn.kernels.tiles import exponential
 
 N, D = 150, 4  # some tiles of 16 rows, and a part of one
 

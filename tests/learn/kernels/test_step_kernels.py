@@ -5,14 +5,15 @@ import pytest
 from learn_tools import LOSS_NAMES, LOSSES, targets_for
 from scipy.sparse import csr_array
 
-from lazyflow.learn.kernels.blocks import (
+from lazyflow.learn.kernels.losses import SQUARES
+from lazyflow.learn.kernels.steps import (
+    StepSizes,
     largest_curvature,
     largest_row,
     product_with_gram,
     row_sums,
+    take_steps,
 )
-from lazyflow.learn.kernels.losses import SQUARES
-from lazyflow.learn.kernels.steps import StepSizes, take_steps
 
 N, D = 37, 5
 SIZES = StepSizes(step=0.05, l1=0.02, l2=0.1, per_block=0.3, per_weight=1 / N, free=1.0)

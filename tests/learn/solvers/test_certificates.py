@@ -19,9 +19,9 @@ from learn_tools import (
 from scipy.optimize import minimize
 
 from lazyflow.learn.kernels.losses import LOGISTIC, SOFTMAX, SQUARES
-from lazyflow.learn.solvers.coordinate_descent import elastic_net
+from lazyflow.learn.solvers.least_squares import elastic_net
 from lazyflow.learn.solvers.newton import newton
-from lazyflow.learn.solvers.saga import saga
+from lazyflow.learn.solvers.stochastic import saga
 from lazyflow.learn.solvers.stopping import (
     StopRule,
     certificate,

@@ -19,10 +19,8 @@ from lazyflow.learn.solvers import stopping
 from lazyflow.learn.solvers.lbfgs import lbfgs
 from lazyflow.learn.solvers.newton import newton
 from lazyflow.learn.solvers.problem import Problem
-from lazyflow.learn.solvers.saga import saga
-from lazyflow.learn.solvers.schedule import even_spans, visits_of_epoch
+from lazyflow.learn.solvers.stochastic import even_spans, saga, svrg, visits_of_epoch
 from lazyflow.learn.solvers.stopping import StopRule
-from lazyflow.learn.solvers.svrg import svrg
 
 SOLVERS = [lbfgs, newton, saga, svrg]
 TIGHT = StopRule(1e-11, None, 500)

@@ -35,8 +35,7 @@ from lazyflow import (
 )
 from lazyflow.schedulers.cluster.actors import journal
 from lazyflow.schedulers.registry import scheduler_named
-from lazyflow.testing.signals import Gate
-from lazyflow.testing.tasks import inc, raise_it
+from lazyflow.testing.signals import Gate, inc, raise_it
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 

@@ -16,8 +16,7 @@ from waiting import until
 import lazyflow
 import lazyflow.array as la
 from lazyflow import compute, delayed, persist
-from lazyflow.testing.signals import Gate, Tally
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Gate, Tally, inc
 
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("psutil", reason="psutil is not installed")

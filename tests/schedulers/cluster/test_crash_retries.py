@@ -9,8 +9,7 @@ from engine_schedulers import DISTRIBUTED, RAY, local_client
 
 import lazyflow
 from lazyflow import WorkerDied, compute, config, delayed
-from lazyflow.testing.signals import Tally
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Tally, inc
 
 numpy = pytest.importorskip("numpy")
 

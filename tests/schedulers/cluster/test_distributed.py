@@ -16,8 +16,7 @@ import lazyflow.array as la
 from lazyflow import SchedulerLost, compute, delayed, persist
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
-from lazyflow.testing.signals import Gate
-from lazyflow.testing.tasks import add, inc, raise_it
+from lazyflow.testing.signals import Gate, add, inc, raise_it
 
 numpy = pytest.importorskip("numpy")
 
@@ -304,7 +303,7 @@ def test_an_unknown_address_says_so():
 
 OWN = """
 import lazyflow, os, psutil, sys
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import inc
 if __name__ == "__main__":
     lazyflow.config.set(num_workers=1)
     pid, = lazyflow.compute(lazyflow.delayed(os.getpid)(), scheduler="distributed")

@@ -32,8 +32,7 @@ from lazyflow.graph.binding import new_leaf
 from lazyflow.graph.task import HELD
 from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.registry import scheduler_named
-from lazyflow.testing.signals import Gate, Tally
-from lazyflow.testing.tasks import add, inc, raise_it
+from lazyflow.testing.signals import Gate, Tally, add, inc, raise_it
 
 numpy = pytest.importorskip("numpy")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")

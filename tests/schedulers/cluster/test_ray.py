@@ -13,8 +13,7 @@ import lazyflow
 from lazyflow import SchedulerLost, WorkerDied, compute, delayed, persist
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
-from lazyflow.testing.signals import Gate, Tally
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Gate, Tally, inc
 
 numpy = pytest.importorskip("numpy")
 ray = pytest.importorskip("ray", reason="ray is not installed")
@@ -160,7 +159,7 @@ def test_what_a_lazy_value_became_is_made_again():
 
 OWN = """
 import ray, sys, lazyflow
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import inc
 if sys.argv[1] == "users":
     ray.init(address="local", num_cpus=1, include_dashboard=False, configure_logging=False)
 with lazyflow.config.set(num_workers=1):

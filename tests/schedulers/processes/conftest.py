@@ -20,7 +20,7 @@ from lazyflow import (
     compute,
     delayed,
 )
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import inc
 
 
 @pytest.fixture(scope="module")

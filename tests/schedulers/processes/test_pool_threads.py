@@ -22,8 +22,7 @@ from lazyflow.schedulers.processes.decisions import events
 from lazyflow.schedulers.processes.decisions.nodes import Start
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.scheduler import processes
-from lazyflow.testing.signals import Gate, Tally
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Gate, Tally, inc
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

@@ -34,8 +34,7 @@ from lazyflow import (
     wait,
 )
 from lazyflow.schedulers.processes.scheduler import processes
-from lazyflow.testing.signals import Barrier, Tally
-from lazyflow.testing.tasks import Awkward, add, inc, raise_it
+from lazyflow.testing.signals import Awkward, Barrier, Tally, add, inc, raise_it
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
@@ -84,7 +83,7 @@ def test_an_exception_that_can_not_travel() -> None:
     error = around(x)
     assert type(error) is RemoteTaskError
     assert "Stays(stays-msg)" in str(error) and "TypeError: it stays" in str(error)
-    assert "tasks.py:" in str(error) and "in raise_it" in str(error)
+    assert "signals.py:" in str(error) and "in raise_it" in str(error)
     check_note(error, "bad", at)
     assert traceback.extract_tb(error.__traceback__)[-1].name == "raise_it"
     assert before <= set(pids())

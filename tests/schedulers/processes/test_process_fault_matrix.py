@@ -41,8 +41,7 @@ from lazyflow import (
     persist,
     wait,
 )
-from lazyflow.testing.signals import Barrier, Gate, Tally
-from lazyflow.testing.tasks import add, inc
+from lazyflow.testing.signals import Barrier, Gate, Tally, add, inc
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

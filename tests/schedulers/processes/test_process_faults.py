@@ -110,8 +110,7 @@ from lazyflow import (
     persist,
     wait,
 )
-from lazyflow.testing.signals import Tally
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Tally, inc
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

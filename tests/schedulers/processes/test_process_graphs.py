@@ -29,7 +29,7 @@ from lazyflow import (
     config,
     delayed,
 )
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import inc
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

@@ -29,7 +29,7 @@ from waiting import until
 import lazyflow
 from lazyflow import RemoteTaskError, StoreFull, compute, config, delayed, persist, wait
 from lazyflow.schedulers.processes.scheduler import processes
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import inc
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

@@ -38,8 +38,7 @@ from lazyflow import (
     wait,
 )
 from lazyflow.schedulers.processes.scheduler import processes
-from lazyflow.testing.signals import Tally
-from lazyflow.testing.tasks import add, inc
+from lazyflow.testing.signals import Tally, add, inc
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

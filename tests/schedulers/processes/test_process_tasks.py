@@ -37,8 +37,7 @@ from lazyflow import (
     delayed,
     persist,
 )
-from lazyflow.testing.signals import Tally
-from lazyflow.testing.tasks import inc
+from lazyflow.testing.signals import Tally, inc
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),

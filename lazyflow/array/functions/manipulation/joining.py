@@ -18,13 +18,13 @@ from lazyflow.array.functions.arguments import (
     as_result,
     operands,
 )
-from lazyflow.array.functions.manipulation.axes import (
+from lazyflow.array.functions.manipulation.shaping import (
     atleast_1d,
     atleast_2d,
     atleast_3d,
     expand_dims,
+    ravel,
 )
-from lazyflow.array.functions.manipulation.shaping import ravel
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.joined import concatenated

@@ -12,8 +12,13 @@ from lazyflow.array.aliases import seen
 from lazyflow.array.chunks import by_axis, in_steps, normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation import known
-from lazyflow.array.functions.arguments import ArrayLike, ChunksLike, as_array, check_order
-from lazyflow.array.functions.keywords import changes_nothing
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    ChunksLike,
+    as_array,
+    changes_nothing,
+    check_order,
+)
 from lazyflow.array.nodes import elementwise, rechunking
 from lazyflow.array.nodes.align import union
 from lazyflow.array.nodes.expr import Expr

@@ -25,9 +25,8 @@ from lazyflow.array.functions.arguments import (
 )
 from lazyflow.array.functions.creation import zeros
 from lazyflow.array.functions.indexing.taking import take
-from lazyflow.array.functions.manipulation.axes import expand_dims, transpose
 from lazyflow.array.functions.manipulation.joining import concatenate, stack
-from lazyflow.array.functions.manipulation.shaping import ravel
+from lazyflow.array.functions.manipulation.shaping import expand_dims, ravel, transpose
 from lazyflow.array.functions.ranges import arange
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.reductions import axis_of

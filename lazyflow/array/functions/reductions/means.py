@@ -21,8 +21,7 @@ from lazyflow.array.functions.arguments import (
     node_and_mask,
     out_dtype,
 )
-from lazyflow.array.functions.reductions.objects import is_objects, of_objects
-from lazyflow.array.functions.reductions.totals import dtype_of_time, sum
+from lazyflow.array.functions.reductions.totals import dtype_of_time, is_objects, of_objects, sum
 from lazyflow.array.kernels.order import MOMENTS, SUM
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded

@@ -9,8 +9,14 @@ import numpy as np
 
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import known
-from lazyflow.array.functions.arguments import ArrayLike, Axes, as_result, broadcast_node, check_out
-from lazyflow.array.functions.keywords import changes_nothing
+from lazyflow.array.functions.arguments import (
+    ArrayLike,
+    Axes,
+    as_result,
+    broadcast_node,
+    changes_nothing,
+    check_out,
+)
 from lazyflow.array.functions.one_chunk import NumpyOp, over_axes
 from lazyflow.array.functions.reductions.means import spread_weights
 from lazyflow.array.functions.reductions.ranks import MOST, Median, Quantile, by_rank

@@ -19,10 +19,16 @@ from lazyflow.array.functions.arguments import (
     check_out,
     node_and_mask,
 )
-from lazyflow.array.functions.reductions.by_ufunc import ufunc_reduce
 from lazyflow.array.functions.reductions.means import mean_of, variance_of
-from lazyflow.array.functions.reductions.objects import is_objects, of_objects, total_of_objects
-from lazyflow.array.functions.reductions.totals import extreme, prod, sum
+from lazyflow.array.functions.reductions.totals import (
+    extreme,
+    is_objects,
+    of_objects,
+    prod,
+    sum,
+    total_of_objects,
+    ufunc_reduce,
+)
 from lazyflow.array.kernels.order import FMAX, FMIN, MAX, MIN, Kind
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import constant

@@ -10,12 +10,11 @@ import numpy as np
 
 from lazyflow.array.core import Array
 from lazyflow.array.functions.arguments import ArrayLike, as_array
-from lazyflow.array.functions.elementwise import where
+from lazyflow.array.functions.elementwise import notnull, where
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.rearranging import along
 from lazyflow.array.functions.ranges import arange
-from lazyflow.array.functions.reductions.by_ufunc import ufunc_accumulate
-from lazyflow.array.functions.special import notnull
+from lazyflow.array.functions.reductions.totals import ufunc_accumulate
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reductions import axis_of
 from lazyflow.array.nodes.task_parts import named

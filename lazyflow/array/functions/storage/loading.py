@@ -17,8 +17,7 @@ from lazyflow.api.collection import Collection
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array
 from lazyflow.array.foreign import plain, refuse_lazy
-from lazyflow.array.functions.arguments import ChunksLike, DTypeLike
-from lazyflow.array.functions.keywords import changes_nothing
+from lazyflow.array.functions.arguments import ChunksLike, DTypeLike, changes_nothing
 from lazyflow.array.nodes.block_kinds import dense, is_other_kind
 from lazyflow.array.nodes.expr import LazyDtype
 from lazyflow.array.nodes.sources import Const, InMemory, Region, Stored

@@ -1,12 +1,17 @@
-"""Writing arrays, block by block, into something that is there: a zarr array, a file, memory."""
+"""Writing arrays, block by block, into something that is there: a zarr array, a file, memory.
+
+A region takes a part of a target. What can't be written is refused before, and a write that fails
+half-way says what was written.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
-from itertools import product
+from itertools import accumulate, pairwise, product
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,21 +19,343 @@ import numpy as np
 from lazyflow import config
 from lazyflow.api import evaluate
 from lazyflow.api.decorator import delayed
-from lazyflow.array.chunks import block_slices
+from lazyflow.api.evaluate import observers
+from lazyflow.array.chunks import Chunks, block_slices
 from lazyflow.array.core import Array
 from lazyflow.array.evaluation import exchange_of_run
-from lazyflow.array.functions.storage.checks import refuse_overlaps, telling_what_is_there
-from lazyflow.array.functions.storage.loading import held, lock_of
-from lazyflow.array.functions.storage.store_targets import StoreTarget
+from lazyflow.array.functions.storage.loading import guards_one_process, held, lock_of
 from lazyflow.array.nodes.block_kinds import check_is_numpy
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, below
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.nodes.selection import Index
-from lazyflow.array.nodes.sources import TaskBlocks
+from lazyflow.array.nodes.sources import InMemory, Stored, TaskBlocks
 from lazyflow.array.nodes.task_parts import TaskDetails
 from lazyflow.array.passes.rewrites import optimize
+from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import Task
+from lazyflow.schedulers.core.base import AnyRun, Observer
+
+# -- targets -----------------------------------------------------------------------------------
+
+
+#: What writes HDF5: h5py, and xarray's handles of NetCDF files; those of zarr are zarr's own.
+_ONE_WRITER = ("h5py", "netCDF4", "xarray")
+
+
+class StoreTarget:
+    """What is written to, and where in it; an argument of tasks that is not searched.
+
+    parts
+        What is written to along each axis of the store: one place, a range, or an array of places;
+        None: all of it, as the blocks lie.
+    """
+
+    _lazyflow_kind = ATOM
+
+    def __init__(self, store: Any, parts: Any, guard: Any) -> None:
+        self.store = store
+        self.parts = parts
+        self.guard = guard
+
+    @classmethod
+    def of(cls, store: Any, region: Any, guard: Any) -> StoreTarget:
+        """Return the part of a store that a region takes.
+
+        Raises
+        ------
+        TypeError
+            The store can't be written to, or has no shape to take a region of.
+        IndexError, ValueError
+            The region is none of the store.
+        """
+        if not hasattr(store, "__setitem__"):
+            raise TypeError(
+                f"a {type(store).__name__} can't be stored to: it takes no target[slices] = block"
+            )
+        if region is None:
+            return cls(store, None, guard)
+        shape = getattr(store, "shape", None)
+        if shape is None:
+            raise TypeError(
+                f"regions= needs a target with a shape; a {type(store).__name__} has none"
+            )
+        return cls(store, parts_of(region, tuple(shape)), guard)
+
+    def check(self, source: Array) -> None:
+        """Raise where the source does not fit."""
+        shape = getattr(self.store, "shape", None)
+        if shape is None:
+            return
+        source_shape = source.with_known_sizes().shape
+        if self.parts is not None:
+            shape = [len(each) for each in self.parts if not isinstance(each, int)]
+        if tuple(shape) != source_shape:
+            raise ValueError(
+                f"the array has shape {source_shape}, but what it is stored to has {tuple(shape)}"
+                + ("" if self.parts is not None else "; pass regions= to write to a part of it")
+            )
+
+    @property
+    def same(self) -> Any:
+        """What is equal for targets that are one thing."""
+        return identity(self.store)
+
+    @property
+    def unit(self) -> tuple[int, ...] | None:
+        """What is written as a whole along each axis, shards or chunks; None if nothing is."""
+        found = getattr(self.store, "shards", None) or getattr(self.store, "chunks", None)
+        shape = getattr(self.store, "shape", None)
+        if not isinstance(found, tuple) or shape is None or len(found) != len(shape):
+            return None
+        if not all(isinstance(n, int | np.integer) for n in found):
+            return None
+        return tuple([max(int(n), 1) for n in found])
+
+    def along_axes(self) -> Sequence[Any]:
+        """Return what is written to along each axis: one place, a range, or an array."""
+        return [range(n) for n in self.store.shape] if self.parts is None else self.parts
+
+    def ends(self, bounds: Sequence[Sequence[int]]) -> list[list[tuple[int, int]]]:
+        """Return the first and the last place of each block along each axis of the store."""
+        left = iter(bounds)
+        found: list[list[tuple[int, int]]] = []
+        for each in self.along_axes():
+            if isinstance(each, int):
+                found.append([(each, each)])
+                continue
+            blocks = [each[low:high] for low, high in pairwise(next(left))]
+            found.append([(int(min(at)), int(max(at))) if len(at) else (0, -1) for at in blocks])
+        return found
+
+    def own(self, index: Index) -> Index:
+        """Return which of `ends` are those of a block, along each axis of the store."""
+        left = iter(index)
+        return tuple([0 if isinstance(each, int) else next(left) for each in self.along_axes()])
+
+    def chunks_for(self, chunks: Chunks) -> Chunks:
+        """Return chunks near some of the source, no two of which share a `unit`."""
+        unit, left = self.unit, iter(chunks)
+        if unit is None:
+            return chunks
+        found = []
+        for each, whole in zip(self.along_axes(), unit, strict=True):
+            if isinstance(each, int):
+                continue
+            sizes = next(left)
+            if isinstance(each, range) and each.step == 1 and sizes:
+                places = accumulate(sizes, initial=each.start)
+                near = {(place + whole // 2) // whole * whole for place in places}
+                kept = [at for at in near if each.start < at < each.stop]
+                sizes = tuple([b - a for a, b in pairwise([each.start, *sorted(kept), each.stop])])
+            found.append(sizes)
+        return tuple(found)
+
+    def is_read_by(self, node: Expr) -> bool:
+        """Tell whether a node reads the target."""
+        if isinstance(node, InMemory):
+            mine = isinstance(self.store, np.ndarray)
+            return mine and np.may_share_memory(self.store, node.array)
+        return isinstance(node, Stored) and identity(node.store) == self.same
+
+    def place(self, slices: tuple[slice, ...]) -> Any:
+        """Return where in the store a part of the source is."""
+        if self.parts is None:
+            return slices
+        left = iter(slices)
+        return tuple([
+            each if isinstance(each, int) else _index(each[next(left)]) for each in self.parts
+        ])
+
+    def __reduce__(self) -> Any:
+        if isinstance(self.store, np.memmap) and self.store.filename is not None:
+            if self.store.mode == "c":
+                raise TypeError("a memmap of mode 'c' is private to its process; open it by 'r+'")
+            store = self.store
+            details = (str(store.filename), store.dtype, store.offset, store.shape)
+            return _memmap_target, (*details, self.parts)
+        if isinstance(self.store, np.ndarray):
+            raise TypeError(
+                "an array in the memory of this process can't be written to by others: store with "
+                'scheduler="threads", or to a file, such as np.memmap or zarr'
+            )
+        if type(self.store).__module__.partition(".")[0] in _ONE_WRITER:
+            raise TypeError(
+                "an HDF5 or NetCDF file has one writer, the process that has it open: store with "
+                'scheduler="threads", or to zarr, into which many processes write'
+            )
+        if guards_one_process(self.guard):
+            return _target, (self.store, self.parts)
+        return StoreTarget, (self.store, self.parts, self.guard)
+
+
+def identity(store: Any) -> Any:
+    """Return what is equal for handles of one store: the place of a zarr array."""
+    place = getattr(store, "store_path", None)
+    return id(store) if place is None else str(place)
+
+
+def parts_of(region: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return the places that a region takes along each axis: a number, a range, or an array.
+
+    >>> parts_of((slice(1, None), -1), (4, 3))
+    (range(1, 4), 2)
+    """
+    each = list(region) if isinstance(region, tuple) else [region]
+    if (dots := [k for k, one in enumerate(each) if one is Ellipsis]):
+        each[dots[0]:dots[0] + 1] = [slice(None)] * (len(shape) - len(each) + 1)
+    each += [slice(None)] * (len(shape) - len(each))
+    if len(each) != len(shape):
+        raise IndexError(f"a region of {len(each)} indices for a target of shape {shape}")
+    parts = tuple([_part(one, n) for one, n in zip(each, shape, strict=True)])
+    if sum(isinstance(part, np.ndarray) for part in parts) > 1:
+        raise ValueError(
+            f"the region {region!r} has lists for more than one axis; write with a list for one "
+            "axis, and slices or numbers for the others"
+        )
+    return parts
+
+
+def _part(one: Any, n: int) -> Any:
+    if isinstance(one, slice):
+        return range(n)[one]
+    found = np.asarray(one)
+    if found.dtype == bool and found.shape == (n,):
+        return np.flatnonzero(found)
+    if found.ndim > 1 or (found.size and found.dtype.kind not in "iu"):
+        raise IndexError(f"regions= takes slices, numbers and lists of numbers; got {one!r}")
+    places = found.astype(np.intp)
+    if places.size and not (-n <= places.min() and places.max() < n):
+        raise IndexError(f"the region has {one!r} along an axis of length {n}")
+    places = np.where(places < 0, places + n, places)
+    return places if found.ndim else int(places)
+
+
+def _index(part: Any) -> Any:
+    if not isinstance(part, range):
+        return part
+    if not part:  # of some the ends, read as a slice, take elements
+        return slice(0, 0)
+    return slice(part.start, None if part.stop < 0 else part.stop, part.step)
+
+
+def _target(store: Any, parts: Any) -> StoreTarget:
+    return StoreTarget(store, parts, Lock())
+
+
+def _memmap_target(name: str, dtype: Any, offset: int, shape: Any, parts: Any) -> StoreTarget:
+    return StoreTarget(np.memmap(name, dtype, "r+", offset, shape), parts, None)
+
+
+# -- checks ------------------------------------------------------------------------------------
+
+
+_SHOWN = 8  # places of chunks in a message
+
+
+def refuse_overlaps(writers: Sequence[StoreTarget]) -> None:
+    """Raise ValueError where two sources are written to the same elements of one target.
+
+    They are looked at in the order of their first places along the first axis, so that many parts
+    of one target, one after the other, are compared with their neighbours only.
+    """
+    by_target: dict[Any, list[tuple[int, int, int, Any]]] = {}
+    for number, writer in enumerate(writers):
+        if not hasattr(writer.store, "shape"):
+            continue
+        places = [range(p, p + 1) if isinstance(p, int) else p for p in writer.along_axes()]
+        if all(map(len, places)):
+            low, high = (min(places[0]), max(places[0])) if places else (0, 0)
+            by_target.setdefault(writer.same, []).append((int(low), int(high), number, places))
+    for found in by_target.values():
+        before: list[tuple[int, int, int, Any]] = []
+        for each in sorted(found, key=lambda one: one[:3]):
+            before = [one for one in before if one[1] >= each[0]]
+            for one in before:
+                if all(map(_meet, one[3], each[3])):
+                    first, second = sorted([one[2], each[2]])
+                    raise ValueError(
+                        f"sources {first} and {second} would be written to the same elements of "
+                        "one target, and the order of writes is not defined. Give them regions "
+                        "that do not overlap, or store one after the other"
+                    )
+            before.append(each)
+
+
+def _meet(a: Any, b: Any) -> bool:
+    """Tell whether places along an axis have one in common.
+
+    >>> _meet(range(0, 6, 2), range(1, 6, 2)), _meet(range(3), np.array([9, 2]))
+    (False, True)
+    """
+    if max(min(a), min(b)) > min(max(a), max(b)):
+        return False
+    if isinstance(a, range) and isinstance(b, range) and abs(a.step) == abs(b.step) == 1:
+        return True
+    return bool(np.intersect1d(a, b).size)
+
+
+class _Writes(Observer):
+    """Knows which tasks of a run have ended."""
+
+    def __init__(self) -> None:
+        self.run: AnyRun | None = None
+        self.ended: set[int] = set()
+
+    def run_started(self, run: AnyRun) -> None:
+        self.run = self.run or run  # not those that its tasks start
+
+    def task_ended(self, run: AnyRun, i: int) -> None:
+        if run is self.run:
+            self.ended.add(i)
+
+
+@contextmanager
+def telling_what_is_there(places: Sequence[tuple[int, Any]]) -> Iterator[None]:
+    """Add to an error which blocks had been written.
+
+    places
+        For each write of the run, in the order of its results: the number of the target, and where
+        in it.
+    """
+    writes = _Writes()
+    token = observers.set((*observers.get(), writes))
+    try:
+        yield
+    except BaseException as error:
+        if writes.run is not None:
+            pairs = zip(writes.run.plan.outputs, places, strict=True)
+            BaseException.add_note(error, _said([at for i, at in pairs if i in writes.ended],
+                                                len(places)))
+        raise
+    finally:
+        observers.reset(token)
+
+
+def _said(done: Sequence[tuple[int, Any]], count: int) -> str:
+    """Return the note.
+
+    >>> _said([(0, (slice(0, 2), 1))], 3)  # doctest: +ELLIPSIS
+    'lazyflow: 1 of 3 chunks were written before that: target 0 at [0:2, 1]. They can be read...'
+    """
+    shown = ", ".join(f"target {target} at {_place(at)}" for target, at in done[:_SHOWN])
+    more = f", and {len(done) - _SHOWN} more" if len(done) > _SHOWN else ""
+    return (
+        f"lazyflow: {len(done)} of {count} chunks were written before that{': ' if done else ''}"
+        f"{shown}{more}. They can be read. Others that were being written then may be there, too"
+    )
+
+
+def _place(at: Any) -> str:
+    each = [
+        f"{one.start}:{one.stop}" + (f":{one.step}" if one.step not in (None, 1) else "")
+        if isinstance(one, slice) else str(one)
+        for one in at
+    ]
+    return f"[{', '.join(each)}]"
+
+
+# -- `store` -----------------------------------------------------------------------------------
 
 
 def store(

@@ -17,7 +17,7 @@ import numpy as np
 
 from lazyflow.array.kernels.draws.draw import DrawnBlock, made
 from lazyflow.array.kernels.native import compiler
-from lazyflow.array.kernels.native.llvm_scans import scan_numbers
+from lazyflow.array.kernels.native.llvm_reductions import scan_numbers
 from lazyflow.array.kernels.native.llvm_text import LINE
 from lazyflow.array.kernels.order import (
     CHOSEN,

@@ -4,8 +4,8 @@ In reading order:
 
     lanes.py          formulae in Python as LLVM's instructions
     powers.py         exponentials, logarithms and powers
-    trigonometric.py  sines, cosines, tangents, and the inverse tangent
-    formulas.py       the functions by name, as text, and quotients that are whole numbers
+    formulas.py       sines, tangents, and quotients that are whole numbers; all functions by name,
+                      as text
     ufuncs.py         ufuncs of them
 
 Kernels call the functions on vectors of 16 numbers in registers; arrays that are computed without
