@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from array_checks import check
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import below
 from lazyflow.array.nodes.lowering import Lowering
 from lazyflow.array.passes.rewrites import merge_equal, optimize
-from tests.helpers.array_checks import check
 
 # -- loops ----------------------------------------------------------------------------------------
 

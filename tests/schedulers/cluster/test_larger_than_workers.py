@@ -1,12 +1,12 @@
 """Arrays of more than the workers of distributed may have in memory."""
 
 import pytest
+from waiting import until
 
 import lazyflow
 import lazyflow.array as la
 from lazyflow import compute, delayed, persist
 from lazyflow.store import exchange_file
-from tests.helpers.waiting import until
 
 np = pytest.importorskip("numpy")
 dask = pytest.importorskip("dask", reason="dask is not installed")

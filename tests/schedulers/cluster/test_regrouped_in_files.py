@@ -3,16 +3,16 @@
 import os
 import signal
 
+import numpy as np
 import pytest
 from engine_schedulers import local_client
+from waiting import until
 
 import lazyflow
 import lazyflow.array as la
 from lazyflow.store import exchange_file
 from lazyflow.testing.signals import Tally
-from tests.helpers.waiting import until
 
-np = pytest.importorskip("numpy")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 worker_files = pytest.importorskip("lazyflow.schedulers.cluster.dask.worker_files")
 

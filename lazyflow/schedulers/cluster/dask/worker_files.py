@@ -43,6 +43,7 @@ from lazyflow.store.exchange_file import ExchangeFile
 from lazyflow.store.spilling import fill_from
 from lazyflow.system import open_descriptor_of, opened
 
+KEEP_FILES = "lazyflow_keep_files"  # what a client tells the scheduler that it has some
 _READ = "lazyflow_read"  # the request of one worker to another
 _MARK = 16  # bytes at the beginning of a file, which no other one has
 
@@ -68,7 +69,8 @@ class WorkerFiles:
 
     @classmethod
     def of_client(cls, client: Any, size: int, limit: int) -> WorkerFiles:
-        """Return new ones, which workers drop when this object is gone."""
+        """Return new ones, which workers drop when this object or the client is gone."""
+        client._send_to_scheduler({"op": KEEP_FILES})
         made = cls(f"{client.id}/{uuid.uuid4().hex}", size, limit)
         made._over = LastCall(tell_to_drop, made._given[0])
         return made

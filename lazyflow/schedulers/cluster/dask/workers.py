@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from math import inf
@@ -32,7 +33,7 @@ from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
 from lazyflow.schedulers.cluster.dask.client import ClientReference, lost, refuse_on_loop
-from lazyflow.schedulers.cluster.dask.worker_files import forget_client
+from lazyflow.schedulers.cluster.dask.worker_files import KEEP_FILES, forget_client
 
 # -- the cluster on this machine that `scheduler="distributed"` starts where there is none
 
@@ -157,6 +158,8 @@ class SchedulerPart(SchedulerPlugin):
         scheduler.handlers["lazyflow_begin"] = self.begin
         scheduler.handlers["lazyflow_begun"] = self.begun
         scheduler.handlers["lazyflow_make_again"] = self.make_again
+        self._with_files: set[str] = set()
+        scheduler.stream_handlers[KEEP_FILES] = self.keep_files
 
     def update_graph(self, scheduler: Any, *, annotations: Any, **given: Any) -> None:
         """Be told of new tasks, before they are sent to workers."""
@@ -174,11 +177,22 @@ class SchedulerPart(SchedulerPlugin):
             if state.loose_restrictions:
                 state.worker_restrictions = state.host_restrictions = None
 
+    def keep_files(self, client: str) -> None:
+        """Note that workers may have files of a client."""
+        self._with_files.add(client)
+
     def remove_client(self, scheduler: Any, client: str) -> None:
         """Have workers drop the files of a client that is gone."""
-        function = dumps(partial(forget_client, client))
-        scheduler.loop.add_callback(
-            scheduler.broadcast, msg={"op": "run", "function": function}, on_error="ignore")
+        if client in self._with_files:
+            self._with_files.remove(client)
+            scheduler.loop.add_callback(self._tell_workers, dumps(partial(forget_client, client)))
+
+    async def _tell_workers(self, function: bytes) -> None:
+        async def tell(worker: str) -> None:
+            with suppress(OSError):  # it ends, too: a broadcast would log that as an error
+                await self._scheduler.rpc(worker).run(function=function)
+
+        await asyncio.gather(*map(tell, tuple(self._scheduler.workers)))
 
     def make_again(self, keys: Sequence[Any]) -> None:
         """Have what is lost made again where it is needed, as after the death of a worker."""
