@@ -140,6 +140,9 @@ def check(what: str, reached: str, goal: str, holds: bool) -> bool:
     return holds
 
 
+_FILES = {"lbfgs": "lbfgs", "saga": "stochastic"}  # where solvers are
+
+
 def run_solver(
     name: str, unit: str, tol: float, digits: Digits, chunks: tuple[list[Any], list[Any]],
     scheduler: str,
@@ -150,7 +153,7 @@ def run_solver(
     from lazyflow.learn import LogisticRegression
 
     model = LogisticRegression(C=C, solver=name, tol=tol, random_state=0, scheduler=scheduler)  # type: ignore[arg-type]
-    heading = f"Softmax regression by {name} (lazyflow/learn/solvers/{name}.py)"
+    heading = f"Softmax regression by {name} (lazyflow/learn/solvers/{_FILES[name]}.py)"
     cost = trained(heading, unit, model, chunks)
     exact = Rival(C=C, solver="newton-cholesky", tol=1e-10).fit(digits.X_train, digits.y_train)
     apart = theta(model) - theta(exact)

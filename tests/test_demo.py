@@ -19,7 +19,7 @@ def test_the_goals_are_reached_and_said(capsys):
     assert "1347 training rows in 4 chunks, 450 test rows, C = 1, scheduler threads" in lines[0]
     assert [line.split("(")[1] for line in lines if "lazyflow/learn" in line] == [
         "lazyflow/learn/solvers/lbfgs.py)",
-        "lazyflow/learn/solvers/saga.py)",
+        "lazyflow/learn/solvers/stochastic.py)",
     ]
     assert text.count("objective  max|gradient|   seconds") == 2
     checks = [line for line in lines if " goal " in line]
