@@ -180,6 +180,20 @@ print(float(total), peak, os.listdir({str(tmp_path)!r}))
     assert int(peak) <= 1.2 * PEAK
 
 
+@pytest.mark.parametrize("limit", [None, PEAK])
+def test_what_is_persisted_on_processes_does_not_pass_through_the_caller(limit):
+    rows = 8 * MIB
+    with lf.config.set(scheduler="processes", num_workers=2, memory_limit=limit):
+        for _ in range(2):  # the second time, costs and sizes are known
+            before = lf.schedulers.info().get("processes", {}).get("through_parent_bytes", 0)
+            x = (la.arange(rows, chunks=rows // 16, dtype="f8").reshape(-1, 256) * 2).persist()
+            y = x.rechunk((-1, 16)).persist()
+            assert float(y.sum().compute()) == rows * (rows - 1.0)
+            passed = lf.schedulers.info()["processes"]["through_parent_bytes"] - before
+            del x, y
+    assert passed < 0.01 * 8 * rows
+
+
 def test_a_full_disk_is_an_error_before_the_run_or_in_it_and_nothing_is_lost(tmp_path):
     program = run_program(
         f"""
