@@ -57,7 +57,7 @@ class Rechunk(Expr):
         by_file = low.shared(self, "file", ByFile, low, self)
         if by_file.file is not None:
             return by_file.block(low, index)
-        source = low.shared(self, "source", staged, self.inputs[0], self.chunks, MANY)
+        source = low.shared(self, "source", staged, self.inputs[0], self.chunks)
         cuts = _cuts(low, self, index, source.chunks)
         if 0 in shape:
             nothing = named("rechunk-cut", copies, [tuple([found for (_, found, _), *_ in cuts])])
@@ -243,7 +243,7 @@ def is_held(node: Expr) -> bool:
     return isinstance(base, TaskBlocks) and base.held
 
 
-def staged(node: Expr, chunks: Chunks, many: int) -> Expr:
+def staged(node: Expr, chunks: Chunks, many: int = MANY) -> Expr:
     """Return the node to cut for a rechunk: the given one, or an equal with chunks in between.
 
     many

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import math
 import os
 import re
 import subprocess
@@ -210,7 +211,8 @@ def test_scans_of_any_lines_with_what_reads_them(data):
     """Lines of any length, which end anywhere in tiles; with a carry, before and after steps."""
     shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 7, 40, 130]), min_size=1,
                                      max_size=3)))
-    shape = (*shape[:-1], shape[-1] * data.draw(st.sampled_from([1, 9, 100])))
+    if math.prod(shape) < 10_000:
+        shape = (*shape[:-1], shape[-1] * data.draw(st.sampled_from([1, 9, 100])))
     axis = data.draw(st.integers(-len(shape), -1))
     ufunc = data.draw(st.sampled_from([np.add, np.multiply, np.maximum, np.minimum]))
     dtype = data.draw(st.sampled_from([F8, F4, I8, U2]))
