@@ -159,6 +159,14 @@ def _arrived(queues: Queues, worker: WorkerRecord, lane: Lane, job: Job | None) 
     return None
 
 
+def _any_arrived(state: State, worker: WorkerRecord) -> Node | None:
+    for lane in worker.lanes:
+        node = _arrived(state.queues, worker, lane, None)
+        if node is not None:
+            return node
+    return None
+
+
 def _from_rota(worker: WorkerRecord, rota: deque[Job]) -> Node | None:
     """Take a task that may run anywhere; the next batch begins with the next job."""
     for _ in range(len(rota)):
@@ -409,15 +417,16 @@ def _fill(state: State, worker: WorkerRecord) -> Batch | None:
 
 def _first_there(state: State, worker: WorkerRecord) -> Node | None:
     """Take the next task that can be sent at once; those before it wait for their inputs."""
+    is_full = False
     while True:
-        node = first(state, worker)
+        # If it waits for as many as it may, only those whose inputs have come can begin.
+        node = _any_arrived(state, worker) if is_full else first(state, worker)
         if node is None or node.under_way == len(node.distinct):
             return node
         is_there = _has_inputs(state, worker, node)
         if is_there:
             return node
-        if is_there is None:
-            return None
+        is_full = is_full or is_there is None
 
 
 def _extend(state: State, worker: WorkerRecord, batch: Batch, budget: list[float]) -> None:
