@@ -227,6 +227,13 @@ def test_only_so_many_tasks_wait_for_values_on_their_way():
         option(plan, priority=1)
     scene.job(users, has_priorities=True, cap=2)
     assert [len(worker.fetching) for worker in scene.state.workers] == [0, AHEAD]
+    assert not any(scene.to_run()[1])
+    owner = scene.fake(0)
+    while owner.requests or owner.told:  # it sends values, and runs nothing
+        owner.serve() if owner.requests else scene.read_told(owner)
+        scene.perform()
+        scene.check()
+    assert any(scene.to_run()[1])  # though more urgent ones have to wait
     scene.finish()
 
 
