@@ -87,6 +87,11 @@ class ExchangeFile:
         #: The process that has it open, its number there, and the name that the system shows.
         self.address = os.getpid(), self._fd, label
 
+    @property
+    def limit(self) -> int:
+        """Return the memory limit, in bytes."""
+        return self._told[-1]
+
     def write(self, parts: Iterable[tuple[int, Any]]) -> None:
         """Write the elements of arrays, in C order, each from its start on."""
         try:

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import lazyflow as lf
 import lazyflow.array as la
+from lazyflow.store import exchange_file
+from lazyflow.store.exchange_file import ExchangeFile
 
 MIB = 1 << 20
 
@@ -77,6 +79,32 @@ def test_a_file_is_made_only_where_pieces_do_not_fit(tmp_path):
     out = np.empty_like(expected)
     la.store(other, out, memory_limit=LIMIT, lock=False)
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("index", ["rows", "columns", "points"])
+def test_many_blocks_are_permuted_in_few_pieces(monkeypatch, index):
+    """Neighbours are written and read together, else there were as many as blocks squared."""
+    pieces, write = [], ExchangeFile.write
+
+    def noted(file, parts):
+        parts = list(parts)
+        pieces.extend(parts)
+        return write(file, parts)
+
+    monkeypatch.setattr(ExchangeFile, "write", noted)
+    monkeypatch.setattr(exchange_file, "_SHARE", 0)
+    blocks, rows = 48, 32
+    shape = (blocks * rows, 64) if index != "columns" else (64, blocks * rows)
+    x = np.arange(prod(shape), dtype="f8").reshape(shape)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(blocks * rows)
+    key = {"rows": (order,), "columns": (slice(None), order),
+           "points": (order, rng.integers(0, 64, len(order)))}[index]
+    chunks = (rows, 64) if index != "columns" else (64, rows)
+    made = la.from_array(x, chunks=chunks).map_blocks(np.copy)
+    found = made[key].map_blocks(np.array).compute(memory_limit=2 * x.nbytes, num_workers=2)
+    np.testing.assert_array_equal(found, x[key])
+    assert blocks <= len(pieces) < blocks * blocks / 3
 
 
 def die_once(block, marker):

@@ -123,14 +123,14 @@ class SortedLane:
 
     def _bucket(self, low: MakesTasks, number: int) -> Task:
         """Return the task of what lies between two bounds, in order."""
-        name, kind, places = f"{self.node.name}-bucket", self.node.algorithm, self.node.places
+        name, places = f"{self.node.name}-bucket", self.node.places
         if self.file is None:
             pieces = [
                 low.shared(self.node, (id(self), "cut", i), self._cut, low, i)[number]
                 for i in range(self.count)
             ]
-            return low.task(named(name, merged_pieces, kind, places), pieces, self.node)
-        func = named(name, merged_of_file, kind, places, self.dtype)
+            return low.task(named(name, merged_pieces, places), pieces, self.node)
+        func = named(name, merged_of_file, places, self.dtype)
         where = TaskDetails(number, self.starts)
         return low.task(func, (where, self.file, *self.cuts, *self.runs), self.node)
 
@@ -221,13 +221,13 @@ def run_pieces(cuts: Any, run: Any) -> tuple[Any, ...]:
     return tuple([np.array(run[a:b]) for a, b in pairwise(cuts.tolist())])
 
 
-def merged_pieces(kind: Any, places: bool, *pieces: Any) -> Any:
+def merged_pieces(places: bool, *pieces: Any) -> Any:
     """Return the elements of pieces of runs in order."""
-    return _in_order(np.concatenate(pieces, dtype=pieces[0].dtype), kind, places)
+    return _in_order(np.concatenate(pieces, dtype=pieces[0].dtype), places)
 
 
 def merged_of_file(
-    kind: Any, places: bool, dtype: np.dtype[Any], where: TaskDetails, file: Any, *inputs: Any
+    places: bool, dtype: np.dtype[Any], where: TaskDetails, file: Any, *inputs: Any
 ) -> Any:
     """Return the elements of a bucket in order.
 
@@ -246,13 +246,13 @@ def merged_of_file(
         piece = file.read(int(start) * dtype.itemsize, int(n) * dtype.itemsize, [run])
         found[at:at + n] = piece.view(dtype)
         at += n
-    return _in_order(found, kind, places)
+    return _in_order(found, places)
 
 
-def _in_order(found: Any, kind: Any, places: bool) -> Any:
+def _in_order(found: Any, places: bool) -> Any:
     if places:
         return found[np.argsort(found["value"], kind="stable")]
-    found.sort(kind=kind)
+    found.sort(kind="stable")  # it merges runs, in a half to a tenth of the time of quicksort
     return found
 
 

@@ -33,6 +33,7 @@ _WORTH = 1 << 22  # bytes of a group from which a task more is worth it
 _PIECE = 1 << 17  # bytes of a piece on average at least: smaller ones are not spilled
 _FEW_PIECES = 1_000  # of any size
 _FEW = 8  # blocks that a block is made of without an exchange, on average
+_SHARE = 32  # of the memory limit: what a group has at most that goes through a file
 
 
 class IndexArrays(NamedTuple):
@@ -164,12 +165,11 @@ class Exchange:
         self.apart = max(needed, default=0) > 1 and (
             self.file is not None or is_large(self.base)
         )
-        if self.file is not None:
-            self.together = self.next = 1
-        elif self.apart:
+        if self.apart:
             size = self.ends[-1] * _bytes(self.node) // max([prod(each) for each in self.shapes])
             pieces = max(min(MANY, size // _PIECE), _FEW_PIECES)
-            most = max(_GROUP // max(_bytes(self.base), 1), 1)
+            held = _GROUP if self.file is None else min(_GROUP, self.file.limit // _SHARE)
+            most = max(held // max(_bytes(self.base), _bytes(self.node), 1), 1)
             self.together = self.next = min(ceil(sqrt(edges / pieces)), most)
         else:
             self.together = _together(sources, _bytes(self.base))
@@ -212,13 +212,12 @@ class Exchange:
         if not self.far and not (self.apart and (self.next > 1 or len(self.needed[number]) > 1)):
             numbers = self.needed[number].tolist() or [0]
             return self._collected(low, [(a, b, None)], numbers, rest, shape)
-        if self.file is not None:
-            return self._read(low, number, rest, shape)
+        make: Any = self._spread if self.file is None else self._read
         if self.next == 1:
-            return self._spread(low, number, rest, shape)
+            return make(low, number, rest, shape)
         start = self.ends[number - number % self.next]
         several = number // self.next
-        whole = low.shared(self.node, (several, rest), self._spread, low, several, rest, None)
+        whole = low.shared(self.node, (several, rest), make, low, several, rest, None)
         piece = TaskDetails(slice(a - start, b - start), shape)
         return low.task(self.cut, (piece, whole), self.node)
 
@@ -293,45 +292,45 @@ class Exchange:
 
     # -- through a file ---------------------------------------------------------------------
 
-    def _place(self, low: MakesTasks, number: int, rest: Index) -> tuple[int, tuple[int, ...]]:
-        """Return where the points of a block begin in the file, and the lengths of other axes."""
+    def _place(self, low: MakesTasks, reader: int, rest: Index) -> tuple[int, tuple[int, ...]]:
+        """Return where the points of a reader begin in the file, and the lengths of other axes."""
         bounds, chunks, shape = low.bounds(self.node), self.node.chunks, self.node.shape
         others = [k for k in range(self.node.ndim) if k not in range(*self.points.indices(99))]
         lengths = tuple([chunks[k][i] for k, i in zip(others, rest, strict=True)])
         starts = [bounds[k][i] for k, i in zip(others, rest, strict=True)]
-        a, b = self.ends[number:number + 2]
+        a, b = self.edge[reader:reader + 2]
         whole = self.ends[-1], *[shape[k] for k in others]
         return in_a_row((a, *starts), (b - a, *lengths), whole), lengths
 
-    def _read(self, low: MakesTasks, number: int, rest: Index, shape: Any) -> Task:
-        """Return the task of a block whose points are in the file."""
-        groups = np.flatnonzero(np.diff(self.cuts[number])).tolist()
+    def _read(self, low: MakesTasks, reader: int, rest: Index, shape: Any) -> Task:
+        """Return the task that makes neighbouring blocks as one, whose points are in the file."""
+        counts = np.diff(self.cuts[reader])
+        groups = np.flatnonzero(counts)
         written = [
             low.shared(self.node, ("written", group, rest), self._write, low, group, rest)
-            for group in groups
+            for group in groups.tolist()
         ]
-        start, lengths = self._place(low, number, rest)
+        start, lengths = self._place(low, reader, rest)
         first = self.points.start
-        counts = np.diff(self.cuts[number])[groups].tolist()
         around = lengths[:first], lengths[first:]
-        a, b = self.ends[number:number + 2]
-        where = TaskDetails(self.order[a:b], counts, shape, start, around)
+        a, b = self.edge[reader:reader + 2]
+        where = TaskDetails(self.order[a:b], counts[groups].tolist(), shape, start, around)
         func = named("take-spread", read_spread, first, self.node.dtype)
         return low.task(func, (where, self.file, *written), self.node)
 
     def _write(self, low: MakesTasks, group: int, rest: Index) -> Task:
-        """Return the task that writes the points of a block for all readers."""
-        pieces = []
-        for reader in self._readers(group):
+        """Return the task that writes the points of a group for all readers."""
+        readers, numbers = self._readers(group), self._members(group)
+        spans = [self._chosen(reader, group) for reader in readers]
+        starts = []
+        for reader in readers:
             start, lengths = self._place(low, reader, rest)
-            start += int(self.cuts[reader, group]) * prod(lengths)
-            chosen = ChosenPoints(
-                self.arrays, self.sizes, [self._chosen(reader, group)], [group], None
-            )
-            pieces.append((start, chosen))
+            starts.append(start + int(self.cuts[reader, group]) * prod(lengths))
+        counts = np.diff(self.cuts[readers, group:group + 2])[:, 0].tolist()
+        chosen = ChosenPoints(self.arrays, self.sizes, spans, numbers, None)
         func = named("take-cut", write_apart, self.axes, self.node.dtype)
-        (block,) = self._blocks(low, [group], rest)
-        return low.task(func, (TaskDetails(*pieces), self.file, block), self.node)
+        where = TaskDetails(chosen, starts, counts)
+        return low.task(func, (where, self.file, *self._blocks(low, numbers, rest)), self.node)
 
 
 #: Where the points of a reader begin and end in the index arrays, and which of them are chosen.
@@ -484,17 +483,20 @@ def spread(first: int, dtype: np.dtype[Any], where: TaskDetails, *groups: Any) -
 
 
 def write_apart(
-    axes: Index, dtype: np.dtype[Any], points: TaskDetails, file: Any, block: Any
+    axes: Index, dtype: np.dtype[Any], points: TaskDetails, file: Any, *blocks: Any
 ) -> Any:
-    """Write the points of a block that different readers need; return what tells where they are.
+    """Write the points of blocks that different readers need; return what tells where they are.
 
     points
-        For each reader where they begin in the file, in elements, and what `collect` gets.
+        What `collect` gets, for one reader after the other; where those of each begin in the file,
+        in elements; and how many they are.
     """
+    chosen, starts, counts = points.values
+    first = axes[0] if len(axes) == 1 else 0
+    found = collect(axes, dtype, chosen, *blocks).astype(dtype, copy=False)
+    parts = np.split(found, np.cumsum(counts[:-1]), first)
     return file.write(
-        (start * dtype.itemsize, collect(axes, dtype, chosen, block).astype(dtype, copy=False))
-        for start, chosen in points.values
-    )
+        (start * dtype.itemsize, part) for start, part in zip(starts, parts, strict=True))
 
 
 def read_spread(

@@ -75,6 +75,11 @@ class WorkerFiles:
         made._over = LastCall(tell_to_drop, made._given[0])
         return made
 
+    @property
+    def limit(self) -> int:
+        """Return the memory of the smallest worker, in bytes."""
+        return self._given[-1]
+
     def write(self, parts: Iterable[tuple[int, Any]]) -> Written:
         """Append the elements of arrays, in C order; return where they are, by their starts."""
         worker, (name, size, limit) = distributed.get_worker(), self._given
