@@ -53,7 +53,7 @@ MADE_AGAIN = """
 
 def expressions(cases: str = READ + MADE_AGAIN) -> list[str]:
     """Return the expressions that are measured."""
-    return [piece.strip() for line in cases.strip().splitlines() for piece in line.split(" | ")]
+    return [piece.strip() for piece in cases.replace("\n", " | ").split(" | ") if piece.strip()]
 
 
 def run_case(side: str, expression: str, limit: int) -> tuple[float, int, float]:

@@ -6,7 +6,7 @@ as for a rechunk. Where every block needs points of every other, that would be a
 blocks squared. Then neighbouring sources are put together in groups and their points sorted by
 where they go, and neighbouring blocks are made together of one slice of each group: for n blocks
 about 2·√n tasks and n edges more than blocks. With a memory limit, and on the workers of
-distributed, many points go through files, in which those of each block lie in a row.
+distributed, many points go through files, in which those of each reader lie in a row.
 """
 
 from __future__ import annotations
