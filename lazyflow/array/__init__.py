@@ -27,9 +27,9 @@ Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `
     order.
 `matmul`, `dot`, `inner`, `tensordot`, `vdot`, `einsum`
     of floats: within n * eps of the products of absolute values of n pairs. NumPy's BLAS library
-    computes them, but for other shapes, so these may differ: the sign of a zero, and which parts of
-    infinite or NaN complex numbers are NaN. A part of such a product, or of a sum, may be computed
-    from other blocks than the whole, within the same bound.
+    computes them, for blocks instead of the whole, so these may differ: the sign of a zero, and
+    which parts of infinite or NaN complex numbers are NaN. A part of such a product, or of a sum,
+    may be computed from other blocks than the whole, within the same bound.
 Zeros of both signs
     are equal: `min`, `max`, `fmin`, `clip`, `unique` and sorts may give either, as in NumPy, where
     it depends on the place in a vector. The order of complex NaN is just as undefined.
@@ -59,13 +59,14 @@ NumPy arrays as operands
     functions) are snapshots: a later write into them changes no expression. Arrays of up
     to 64 KiB are copied. Larger ones are read where they are, and a write into one before the
     expression is computed raises `InputMutated`: pass a copy, ``x + b.copy()``. Only `from_array`,
-    `asarray` and ``array(copy=False)`` refer to the memory itself, as it is when it is read.
-    The rule is the same on all schedulers.
-Blocks that are no NumPy arrays
+    `asarray` and ``array(copy=False)`` refer to the memory itself: its values count when a task
+    reads them. The rule is the same on all schedulers.
+Blocks of other kinds than NumPy's arrays
     (of scipy.sparse, pydata's sparse, CuPy) come from `from_array`, and from functions of your own:
     found by ``meta=``, or by trying the function. Slices, joins, transposes, chunks, ufuncs, sums
     and other simple reductions, and products are computed by their own library, and so is the
-    result of `compute`. All else refuses and names `map_blocks`; only `todense` makes NumPy's.
+    result of `compute`. Everything else raises TypeError and names `map_blocks`; only `todense`
+    makes NumPy's arrays of them.
 Views
     are those of NumPy: a write into ``x[1:3]``, ``x.T``, ``x['field']``, ``x.real`` or a reshape
     without a copy writes into `x`, and they show later writes into `x`. Arrays computed from views,
@@ -75,7 +76,8 @@ Views
 The Array API standard, version 2024.12
     has its names, keywords and types here. Where it and NumPy differ, NumPy's rules hold: `argsort`
     keeps the order of equal elements with ``stable=True`` only, and ``inf // 1`` is NaN. A length
-    that values tell is None in `shape`, but for scikit-learn, which counts classes by it: computed.
+    that depends on values is None in `shape`; for scikit-learn, which counts classes by it, it is
+    computed.
 Results without axes
     stay arrays without axes until they are computed, and are then scalars of native byte order.
 """
@@ -84,18 +86,29 @@ Results without axes
 #
 #   chunks, kernels/    sizes of chunks; programs of steps over blocks, by NumPy or generated code
 #   nodes/              expressions, their kinds, and the tasks that each makes
-#   passes/             cheaper equals of expressions
-#   evaluation          from wanted expressions to results
+#   passes/             rewrites of expressions before they become tasks; fusion is the last
+#   evaluation          from wanted expressions to tasks and results; unknown lengths
 #   core, dispatch      Array, and how it finds functions; aliases, as_objects, foreign and
 #                       numba_type: what else NumPy, Numba and dask ask of it
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
 #   random/, linalg/    random arrays; matrices
 #   fft, ma, stats      Fourier transforms; arrays with masks; statistical tests
-#   other_kinds         arrays whose blocks are no NumPy arrays
+#   other_kinds         arrays whose blocks are sparse matrices or CuPy's arrays
 #
-# Functions are found by the table in names.py; their modules, and what makes and runs kernels, are
-# loaded when they are first needed.
+# Where to look:
+#
+#   elementwise steps are fused     passes/fusion.py: `fuse`
+#   views and rechunks move down    passes/rewrites.py: `views_down`, `rechunks_down`
+#   a reduction is divided, merged  nodes/reductions.py: `Reduced` (ufuncs, moments), `Tree`;
+#                                   within a block: kernels/order.py
+#   chunks are chosen               chunks.py: `normalize_chunks`; for several operands
+#                                   nodes/align.py: `common_chunks`
+#   `x[mask]` gets its length       evaluation.py: `resolve_lengths`
+#   a kernel or NumPy runs a step   kernels/native/kernels.py: `PlanKernels.decide`
+#   a call finds its function       dispatch.py: `functions`, by the table in names.py
+#
+# The modules of functions, and those that make and run kernels, are loaded on first use.
 
 import builtins
 from importlib.util import find_spec

@@ -1,8 +1,8 @@
-"""Views that act as NumPy's: what is written into one is in all that share its memory there.
+"""Views that act as NumPy's: a write into one shows in all arrays that share its memory there.
 
-Nothing is shared here: an array is a name for an expression, and a write gives it another one. So
-a view remembers of which array it is one and how. A write into it is put back there, and one that
-finds that this has been written to looks again. Only what is a view in NumPy is one here.
+Nothing is shared here: an array is a name for an expression, and a write gives it another one. So a
+view remembers its array and how it looks at it. A write into the view is put back into the array,
+and a view whose array was written to looks again. Only what is a view in NumPy is one here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Lens(NamedTuple):
     """How an array is a view of another.
 
     base, root
-        The array that it was made of, and the one at the end of all bases, which is no view.
+        The array that it was made of, and the first array of the chain, which views none.
     look
         Returns the view of an array like the base, or of NumPy's view of NumPy's.
     put

@@ -122,7 +122,7 @@ def by_axis(given: Mapping[int, Any], ndim: int, names: str) -> dict[int, Any]:
     Raises
     ------
     ValueError
-        There is no such axis; the message begins with `names`.
+        The array lacks the axis; the message begins with `names`.
     """
     for axis in given:
         if not isinstance(axis, int | np.integer) or not -ndim <= axis < ndim:
@@ -260,7 +260,7 @@ def are_parts(new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
 
 
 def in_steps(n: int, size: int) -> tuple[int, ...]:
-    """Return chunks of one length, but for the last one.
+    """Return chunks of one length; the last one may be shorter.
 
     >>> in_steps(7, 3), in_steps(0, 3)
     ((3, 3, 1), (0,))

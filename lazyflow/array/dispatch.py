@@ -54,10 +54,11 @@ def __getattr__(name: str) -> Any:
 
 
 def with_lengths(function: F, name: str = "") -> F:
-    """Return a function that computes unknown lengths of its arrays if it needs them.
+    """Return a function that computes unknown lengths of its arrays where it needs them.
 
-    Given an array with a mask, it is the one of `lazyflow.array.ma` of that name, or refuses; given
-    one whose blocks are no NumPy arrays, it is the rule of other_kinds.py, or refuses.
+    An array with a mask goes to the function of that name in `lazyflow.array.ma`, an array with
+    blocks of another library to the rule in other_kinds.py; where there is none, TypeError is
+    raised.
     """
 
     @wraps(function)

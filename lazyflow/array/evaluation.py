@@ -112,9 +112,9 @@ def _is_here(scheduler: Scheduler) -> bool:
 
 
 def exchange_of_run(nodes: Sequence[Expr]) -> Exchange | None:
-    """Return what gives files to the run that is made of some nodes at once.
+    """Return the source of files for the run that computes some nodes together.
 
-    None: memory has no limit, or it is not known where the nodes will be run.
+    None: memory has no limit, or the scheduler is not decided yet.
     """
     options = evaluate.planned.get()
     if options is None or not IS_POSSIBLE:
@@ -216,9 +216,9 @@ _LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer
 
 
 def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) -> Any:
-    """Return the whole array of some blocks, or a scalar where there are no axes.
+    """Return the whole array of some blocks; a scalar for an array without axes.
 
-    If no dtype is given it is that of the blocks.
+    `dtype` None: that of the blocks.
     """
     if len(values) == 1:
         (found,) = values
@@ -336,7 +336,7 @@ class BorrowedPart(ResultPart):
 
 
 def put(part: ResultPart, block: Any) -> Any:
-    """Copy a block into its part of a result; return the block where there is no part."""
+    """Copy a block into its part of a result; without a part, return the block."""
     out = part.open()
     if out is None:
         return block
@@ -505,10 +505,10 @@ def _by_blocks(nodes: list[Expr]) -> list[Expr]:
 
 
 def dtype_of_cast(node: Expr, dtype: Any) -> np.dtype[Any]:
-    """Return the dtype that a node has once it is cast to one that may leave a length or unit out.
+    """Return the dtype of a cast to `dtype`, which may leave a length or a unit open.
 
-    The type of numbers bounds how long they are as texts. Objects do not, and texts do not tell
-    the unit of their dates: then they are computed, once more than their users do it.
+    Numbers have a longest text for each dtype. For objects as texts and for texts as dates the
+    values decide: the node is computed for them, beside its use in the expression.
 
     >>> import lazyflow.array as la
     >>> [str(dtype_of_cast(la.ones(1, dtype=kind).expr, str)) for kind in (int, object)]
@@ -529,9 +529,9 @@ def dtype_of_cast(node: Expr, dtype: Any) -> np.dtype[Any]:
 
 
 def kept(node: Expr, tasks: Sequence[Task]) -> TaskBlocks:
-    """Return the node of an array whose blocks are kept by tasks.
+    """Return the node of an array whose blocks are held by tasks.
 
-    A dtype that is not known by now, to which the blocks were not held, is what they have.
+    If the dtype is still unknown, it is that of the blocks.
     """
     dtype: Any = node.dtype_or_lazy
     if node.kind is None:

@@ -182,7 +182,7 @@ def _of_several(kind: str, ending: str, default: Any) -> Callable[..., Array]:
         if pairs or first or last:
             kinds[-1] = first or last or others  # without axes, NumPy's error
         steps = [(each, *pair) for each, pair in zip(kinds, pairs, strict=True)][::-1]
-        # The order is free, but for that of real numbers: whole axes first saves a rechunk.
+        # Only the step of real numbers has a fixed place: whole axes first saves a rechunk.
         steps.sort(key=lambda step: (
             step[0] != first, step[0] == last, len(node.chunks[step[2]]) > 1
         ))
@@ -237,12 +237,13 @@ def fft_wrap(
     dtype
         Of the result; without it, `fft_func` is called with a few ones.
     allow_fftpack
-        Accepted because dask has it: functions of ``scipy.fftpack`` of one axis are taken.
+        Changes nothing (dask's keyword): functions of ``scipy.fftpack`` along one axis are always
+        taken.
 
     Raises
     ------
     ValueError
-        There is no such kind.
+        `np.fft` has no transform of this name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is made an array, or refused: lazy values, arrays with masks, and arrays of dask."""
+"""Arguments of other kinds: lazy values and masks are refused, dask's arrays are converted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lazyflow.graph.task import Task
 
 
 def refuse_lazy(x: Any) -> None:
-    """Raise TypeError for a lazy value that is no array; the message says how to make one of it."""
+    """Raise TypeError for a lazy value other than an array; the message says how to make one."""
     refuse_mask(x)
     if isinstance(x, Collection) or hasattr(x, "_lazyflow_kind"):
         raise TypeError(

@@ -50,7 +50,7 @@ _CORE: Any = np.ma.core  # where ufuncs are defined, by ufunc
 
 
 class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
-    """A chunked array of which elements may be masked, made by `masked_array` and its like.
+    """A chunked array whose elements may be masked, made by `masked_array` and similar functions.
 
     Attributes
     ----------
@@ -639,7 +639,7 @@ def masked_array(
     """Return an array with a mask; parameters are those of ``np.ma.masked_array``.
 
     chunks
-        As of `from_array`, for what is no chunked array.
+        As of `from_array`, for data that is not chunked yet.
 
     >>> import lazyflow.array as la
     >>> la.ma.masked_array([1, 2, 3], mask=[True, False, False]).sum().compute()

@@ -1,10 +1,10 @@
-"""Arrays whose blocks are no NumPy arrays: of scipy.sparse, pydata's sparse, CuPy.
+"""Arrays with blocks of other libraries: scipy.sparse, pydata's sparse, CuPy.
 
-Which blocks are so is found out with the dtype, by `meta` or by trying the function on ones. Blocks
-are cut, joined, put into other chunks and given to functions of users' own by nodes; what is here
-stands for functions that would else read them as NumPy's. Each calls the library of the blocks, is
-tried on blocks of ones when it is called, and refuses what that library can't. All other functions
-refuse: nothing makes NumPy's arrays of such blocks but `todense`.
+The kind of blocks is found with the dtype, by `meta` or by a trial of the function on ones. Nodes
+cut and join the blocks, rechunk them, and give them to users' functions. The functions here take
+the place of those that would read the blocks as NumPy's: each calls the library of the blocks and,
+when it is called, tries that on blocks of ones; TypeError tells what the library can't do. All
+other functions raise TypeError too: only `todense` makes NumPy's arrays of such blocks.
 """
 
 from __future__ import annotations

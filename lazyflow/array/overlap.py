@@ -216,8 +216,8 @@ def map_overlap(
         As of `overlap`; a list has one for each array.
     trim
         Results for the extension are taken off; of several arrays, the one with the most axes
-        decides how much that is. False: the function takes off what it likes, so that lengths
-        along extended axes are known when they are computed, or by ``chunks=``.
+        decides how much. False: nothing is taken off, so lengths along extended axes are unknown
+        before they are computed, unless ``chunks=`` tells them.
     align_arrays
         Arrays are cut so that their chunks fit; otherwise numbers of blocks must be equal or 1.
     allow_rechunk

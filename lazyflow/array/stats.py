@@ -41,8 +41,8 @@ def _taken(a: Any, axis: int | None, nan_policy: str = "propagate") -> tuple[Arr
     """Return an array, the number of the axis, and its length; None: of all elements."""
     if nan_policy != "propagate":
         raise NotImplementedError(
-            f"nan_policy={nan_policy!r} is not there, only 'propagate'; of one axis leave NaN out: "
-            "x[~la.isnan(x)]"
+            f"nan_policy={nan_policy!r} is not supported, only 'propagate'. To leave NaN out of one "
+            "axis: x[~la.isnan(x)]"
         )
     known(a)
     x = as_array(a)

@@ -15,13 +15,21 @@ chunks where they are, and predictions for chunks are lazy chunks.
 The path of one ``fit``, in reading order::
 
     data/        rows in parts, checked, kept on the workers
-    kernels/     functions of the rows of one chunk, without graphs
+    kernels/     losses, their gradients and SAGA's steps for the rows of one chunk, without graphs
     solvers/     loops around graphs: L-BFGS, Newton, SAGA, SVRG, least squares, minimize
     estimators/  estimators with scikit-learn's names
     parallel     networks of PyTorch and Keras, trained in actors that hold one copy each
     chunked/     scaling, splitting and scores of chunked arrays
     examples/    small programs on futures and worker states; SAGA as written for dask in 2017
-    fitted       what models have learned: arrays in dicts and lists, for lazyflow.weights
+    fitted       the arrays that models have learned, in dicts and lists, for lazyflow.weights
+
+Where to look::
+
+    a loss is defined        kernels/losses.py: a new loss for SAGA and all others goes there
+    rows become chunks       data/inputs.py: `parts_of`
+    a step of SAGA           kernels/steps.py; the order of its rows: solvers/stochastic.py
+    a solver stops           solvers/stopping.py: `StopRule`
+    "auto" chooses a solver  `fit` in estimators/logistic_regression.py and least_squares.py
 
 Modules are imported on first use. Estimators and `chunked` need scikit-learn:
 ``pip install "lazyflow[learn]"``.

@@ -1,4 +1,4 @@
-"""What a model has learned, as arrays in dicts and lists, to any depth; scikit-learn's estimators'.
+"""The learned arrays of scikit-learn's estimators, in dicts and lists, to any depth.
 
 Errors name the place of an array in its tree, as ``weights['coef_']``.
 """
@@ -129,7 +129,7 @@ def place(where: str, at: Any) -> str:
 
 
 def leaves(tree: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the value of everything in a tree that is no container.
+    """Yield the place and the value of each leaf of a tree of containers.
 
     Examples
     --------

@@ -187,7 +187,7 @@ def check_device(device: Any) -> None:
 
 
 def as_1d(a: Any, axis: Any) -> Array:
-    """Return an array of one element where there are no axes: here NumPy takes 0 or -1 as one."""
+    """Return an array with at least one axis: with axis 0 or -1 NumPy takes a scalar as one."""
     node = as_node(a)
     return Array(node) if node.ndim or axis is None else Array(node)[None]
 

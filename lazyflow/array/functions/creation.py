@@ -38,10 +38,11 @@ def asarray(
 ) -> Array:
     """Return a chunked array of anything that NumPy makes an array of; chunked arrays as they are.
 
-    With ``copy=True`` a later write into `a` changes nothing; with ``copy=False`` what needs a copy
-    raises ValueError. Other keywords, such as ``chunks=``, are those of `from_array`, for what is
-    no chunked array. With ``allow_unknown_chunksizes=False`` a list of arrays of unknown lengths
-    raises ValueError. Chunks are NumPy's arrays, so `like` may be one, or a chunked array.
+    With ``copy=True`` a later write into `a` changes nothing; with ``copy=False`` ValueError is
+    raised if a copy is needed. Other keywords, such as ``chunks=``, are those of `from_array`, for
+    data that is not chunked yet. With ``allow_unknown_chunksizes=False`` a list of arrays of
+    unknown lengths raises ValueError. Chunks are NumPy's arrays, so `like` may be one, or a chunked
+    array.
 
     >>> import lazyflow.array as la
     >>> x = la.asarray([[1, 2], [3, 4]])

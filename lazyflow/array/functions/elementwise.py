@@ -563,9 +563,9 @@ def busday_count(
 def busday_offset(
     dates: ArrayLike, offsets: ArrayLike, *args: Any, out: Array | None = None, **options: Any
 ) -> Array:
-    """Return dates so many working days later; parameters are those of ``np.busday_offset``.
+    """Return dates some working days later; parameters are those of ``np.busday_offset``.
 
-    What `roll` refuses is told when it is computed.
+    Dates that `roll` refuses raise when they are computed.
 
     >>> import lazyflow.array as la
     >>> la.busday_offset(la.asarray(["2026-11-27"], "M8[D]"), 1).compute()

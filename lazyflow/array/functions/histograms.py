@@ -434,8 +434,8 @@ class BinCount(TreeReduction):
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Array:
     """Return how often each whole number from 0 is there; parameters are those of ``np.bincount``.
 
-    The length of the result is known only when it was computed, unless no number of the type of `x`
-    is as large as `minlength`.
+    The length of the result is known after it was computed; before, only where the type of `x`
+    holds no number of `minlength` or more.
 
     >>> import lazyflow.array as la
     >>> la.bincount(la.from_array([0, 1, 1, 3], chunks=2)).compute()

@@ -43,6 +43,6 @@ def along_axis(op: TreeReduction, node: Expr, axis: int, dtype: Any) -> Expr:
 def over_axes(
     op: TreeReduction, inputs: Sequence[Expr], axes: tuple[int, ...], keepdims: bool, dtype: Any
 ) -> Expr:
-    """Return a reduction over axes, each block of which sees them whole."""
+    """Return a reduction over axes that are put into one chunk first."""
     layout = kept_axes(inputs[0].ndim, axes, keepdims)
     return tree(op, [whole_along(x, axes) for x in inputs], layout, dtype)

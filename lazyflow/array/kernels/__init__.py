@@ -11,7 +11,8 @@ In reading order:
     run.py             run_program, merge, report
     draws/             random numbers by their places
 
-`run_program` lowers a program once and plans it once for each tuple of shapes. It is run by
-kernels, a pass each, where `native.kernels.PlanKernels.decide` finds one for every pass and they
-are compiled; else by NumPy's functions on whole blocks. Both give the same bits.
+`run_program` lowers a program once and plans it once for each tuple of shapes.
+`native.kernels.PlanKernels.decide` looks for a kernel for each pass: kernels run the plan if all
+passes have one that is compiled, else NumPy's functions run it on whole blocks. Both give the same
+bits.
 """

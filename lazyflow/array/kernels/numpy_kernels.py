@@ -86,7 +86,8 @@ def find_reports(
 ) -> bool:
     """Run the steps on parts of the blocks, one by one, until reports of all these kinds are made.
 
-    A kernel tells which kinds there are, and not of which operations. False: reductions have them.
+    A kernel reports the kinds of errors but not the operations that made them. False: they come
+    from reductions.
     """
     arrays = list(map(made, blocks))
     axis = int(np.argmax(plan.shape)) - len(plan.shape)

@@ -42,7 +42,7 @@ CAST = CastOperation()
 
 
 class BlockFunction(NamedTuple):
-    """A function that is no ufunc: it takes whole blocks and returns an array of their shape.
+    """A function other than a ufunc: it takes whole blocks and returns an array of their shape.
 
     func
         Called as ``func(*blocks, **dict(keywords))``.
@@ -113,7 +113,7 @@ class Program(NamedTuple):
     steps
         Each refers to inputs and earlier steps.
     outputs
-        Pairs of the number of a value and its reduction; None: the value as it is.
+        Pairs of the number of a value and its reduction; None: the value itself.
     """
 
     inputs: tuple[np.dtype[Any], ...]

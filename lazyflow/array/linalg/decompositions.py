@@ -376,8 +376,8 @@ def svd(
 ) -> Any:
     """Return the singular value decomposition ``U @ diag(S) @ Vh``, the values in falling order.
 
-    That of a matrix at least four times as high as wide comes with the pass of its QR factors, and
-    that of a wide one from its adjoint; another, or a stack, is whole in a task.
+    A matrix at least four times as high as wide is decomposed in the pass of its QR factors, a wide
+    one by its adjoint; any other, and each of a stack, is whole in one task.
 
     Parameters
     ----------
@@ -391,8 +391,8 @@ def svd(
     hermitian
         `a` is its own adjoint: LAPACK's faster function, whole in a task.
     coerce_signs
-        Of the smaller of U and Vh, the sum of each vector has no negative real part, so chunks and
-        processors do not change signs. Not for stacks, `hermitian` or `full_matrices`.
+        The sum of each vector of the smaller of U and Vh gets a real part of at least 0, so signs
+        do not depend on chunks and processors. Not for stacks, `hermitian` or `full_matrices`.
 
     Examples
     --------
@@ -473,7 +473,7 @@ def compression_matrix(
     data: ArrayLike, q: int, iterator: Literal["power", "QR"] = "power", n_power_iter: int = 0,
     n_oversamples: int = 10, seed: Any = None, compute: bool = False,
 ) -> Array:
-    """Return (K, M), of which the rows are orthonormal and span nearly what columns of `data` do.
+    """Return (K, M) with orthonormal rows, which nearly span the columns of `data`.
 
     Parameters are those of `svd_compressed`; `q` is its `k`.
 
@@ -530,11 +530,11 @@ def svd_compressed(
     n_power_iter
         Power iterations, of two products each.
     n_oversamples
-        Random vectors more than `k`; 20 in all are taken at least.
+        Random vectors beyond `k`; at least 20 are taken in all.
     seed
         As of `la.random.default_rng`: the same in any chunks.
     compute
-        Keep what each product gives, which starts computing.
+        Persist the result of each product, which starts computing.
     coerce_signs
         As of `svd`.
 
@@ -638,11 +638,12 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False, lower: bool | None = None)
     Parameters
     ----------
     a
-        (..., M, M), of which the lower triangle is read, or the upper one for `upper`.
+        (..., M, M). Only the lower triangle is read; the upper one with `upper`.
     upper
         The result is the upper factor U of Uᴴ U, else the lower factor L of L Lᴴ.
     lower
-        The opposite of `upper`, as dask has it; there False is the default, here L is, as NumPy's.
+        dask's name for the opposite of `upper`. dask's default is the upper factor, this one's the
+        lower, as in NumPy.
 
     Raises
     ------

@@ -112,7 +112,7 @@ def type_of(*arrays: Array) -> np.dtype[Any]:
 
 
 class WithThreads:
-    """A function of whole matrices that shares the threads of BLAS with so many tasks."""
+    """A function of whole matrices that shares the threads of BLAS with `tasks` tasks."""
 
     def __init__(self, function: Callable[..., Any], tasks: int, keywords: dict[str, Any]) -> None:
         self.function, self.tasks, self.keywords = function, tasks, keywords
@@ -130,9 +130,9 @@ def whole(
     """Return a function of matrices that are whole in a block, over stacks of them.
 
     sizes
-        Of core dimensions that no input has.
+        Lengths of core dimensions that only results have.
     dtypes
-        Of the results, if `function` cannot be called with no matrices.
+        Dtypes of the results, if `function` can't be tried on an empty stack.
     """
     if dtypes is None:
         dtypes = [x.dtype for x in trial(function, *arrays, **keywords)]

@@ -41,7 +41,7 @@ def norm(
     Raises
     ------
     ValueError
-        The order is none for so many axes.
+        The order is not defined for this number of axes.
 
     Examples
     --------

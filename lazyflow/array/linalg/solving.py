@@ -98,7 +98,7 @@ def solve_triangular(a: ArrayLike, b: ArrayLike, lower: bool = False) -> Array:
     Parameters
     ----------
     a
-        (M, M), of which the upper triangle is read, or the lower one for `lower`.
+        (M, M). Only the upper triangle is read; the lower one with `lower`.
     b
         (M,) or (M, K).
 

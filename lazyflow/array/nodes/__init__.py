@@ -3,15 +3,15 @@
 In reading order:
 
 expr, selection, block_kinds
-    One operation on arrays; what a view selects; a dtype that is found out later; blocks that are
-    no NumPy arrays.
+    One operation on arrays, and dtypes that are found later; what a view selects; blocks of other
+    libraries.
 sources, views, align, elementwise, reductions, scan
-    Where arrays come from, and the kinds that most functions are made of.
+    Arrays of memory and stores; slices; common chunks of operands (`common_chunks`); operations
+    before fusion; reductions: parts of blocks, merged sixteen at a time; cumulative sums.
 rechunking, reshaped, joined, pieces, contraction, halo, indexing, sample_sort
     Other chunks and shapes, products, neighbours, index arrays, and sorts by many tasks.
 user_calls
     Functions of blocks: lazyflow's and users' own.
 task_parts, reading, blas_threads, lowering
-    What tasks are made of besides blocks; how they read; what they take of BLAS; the tasks of a
-    compute.
+    Details of tasks; how they read their inputs; their threads of BLAS; all tasks of a compute.
 """

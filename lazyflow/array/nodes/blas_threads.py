@@ -1,8 +1,8 @@
 """How many threads the BLAS libraries of NumPy and SciPy take, while other tasks run beside.
 
-OpenBLAS, of which their own packages bring one each, has one number for the process. While products
-of several tasks run it is lowered, since each of them would keep all cores busy and wait for the
-others'. Other libraries are left as they are.
+The packages of NumPy and SciPy each bring an OpenBLAS, which has one number of threads for the
+process. It is lowered while products of several tasks run, since each product would keep all cores
+busy and wait for those of the others. Other BLAS libraries are left alone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _lower(libraries: list[Library], tasks: int) -> None:
 
 @contextmanager
 def share_of_threads(tasks: int) -> Iterator[None]:
-    """Let BLAS take no more threads than there are for each of so many tasks, one at the least."""
+    """Divide the threads of BLAS among `tasks` tasks; each has at least one."""
     global _running
     libraries = _libraries() if tasks > 1 else []
     if not libraries:

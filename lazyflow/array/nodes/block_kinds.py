@@ -1,4 +1,4 @@
-"""Blocks that are no NumPy arrays: sparse matrices, arrays of a GPU."""
+"""Blocks of other libraries than NumPy: sparse matrices, arrays of a GPU."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-#: What libraries raise where they have no such function of their arrays.
+#: Errors by which a library tells that it can't do something with its arrays.
 FAILS = (TypeError, ValueError, AttributeError, NotImplementedError)
 
 
 class OtherKind(TypeError):
-    """Raised where a node needs NumPy's arrays as blocks, and those of its input are no such ones.
+    """Raised where a node needs NumPy's arrays as blocks, and its input has other ones.
 
     meta
         An array like the blocks.
@@ -59,7 +59,7 @@ def is_other_kind(x: Any) -> bool:
 
 
 def check_is_numpy(node: Any, name: str) -> None:
-    """Raise `OtherKind` for a node whose blocks are no NumPy arrays."""
+    """Raise `OtherKind` unless the blocks of a node are NumPy's arrays."""
     if node.kind is not None:
         raise OtherKind(node.kind, name)
 

@@ -3,8 +3,8 @@
 Axes are labels. Each task multiplies the blocks that make a part of one block of the result, as
 matrices, and adds up; of large blocks it hands the sum on to the next task. Few blocks of the
 result with much to add up are several sums, merged by sixteens. Where sums are large beside what
-is read, blocks are joined along what is summed. Which, is a function of the blocks' numbers and
-sizes only. The threads of the BLAS library are shared out among the tasks.
+is read, blocks are joined along what is summed. The choice depends on the blocks' numbers and sizes
+only. The threads of the BLAS library are shared out among the tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Labels = tuple[int, ...]
 
 
 class Contraction(Expr):
-    """``einsum`` of two nodes, of which each label is one axis; those not in `out` are summed.
+    """``einsum`` of two nodes with one label for each axis; axes that `out` lacks are summed.
 
     labels
         Of both inputs and of the result.
@@ -142,9 +142,9 @@ class Contraction(Expr):
 def in_wide_blocks(node: Expr) -> Expr:
     """Return a product in wide blocks, where its inputs can be cut so: BLAS is faster on them.
 
-    As wide as leaves tasks enough for many workers, which may be less than they were. For a
-    product whose chunks nobody will see. 4,000 x 4,000 in blocks of 1,000 took 1.13 times
-    NumPy's time, in blocks of 1,000 x 4,000 0.99 times.
+    They are as wide as possible while tasks remain for many workers, which may be narrower than
+    they were. For products that are computed whole, so that their chunks don't show. 4,000 x 4,000
+    in blocks of 1,000 took 1.13 times NumPy's time, in blocks of 1,000 x 4,000 0.99 times.
     """
     if not isinstance(node, Contraction) or not all(x.free for x in node.inputs):
         return node

@@ -128,10 +128,10 @@ Recipe = tuple[list[Request], Callable[[tuple["Expr", ...]], "Expr"]]
 
 
 class Unknown(tuple[Any, ...]):
-    """The lengths of the chunks of an axis, some of which are not known.
+    """The lengths of the chunks of an axis, where some are unknown.
 
-    Two of them are equal only if they are of one origin: then blocks of one number are of one
-    length, whatever that is. Operations pass them on, so that axes of one origin are known to fit.
+    Two are equal only if they have one origin: then blocks of the same number have the same length.
+    Operations pass them on, so that axes of one origin are known to fit.
 
     >>> one, other = Unknown((None, None)), Unknown((None, None))
     >>> one == one, one == other, one == (None, None)
@@ -156,7 +156,7 @@ class MakesTasks(Protocol):
 
     @property
     def exchange(self) -> Exchange | None:
-        """What gives files for blocks that are put together anew; None: there are none."""
+        """The source of files for blocks that are assembled anew; None: there is none."""
 
     def block(self, node: Expr, index: Index) -> Task:
         """Return the task of one block of a node."""
@@ -199,9 +199,9 @@ class Expr:
         Whether blocks of any other chunks could be made as cheaply, by `with_chunks`, because what
         is below is in memory or made from nothing.
     of_any_kind
-        Whether its inputs may have blocks that are no NumPy arrays.
+        Whether its inputs may have blocks of other libraries.
     called
-        What messages call it, if not by the name of its class.
+        Its name in messages, if other than that of its class.
     watches
         Of the large arrays that it reads in the caller's memory, which must not change.
     """
@@ -238,7 +238,7 @@ class Expr:
 
     @property
     def kind(self) -> Any:
-        """An array like the blocks, if they are no NumPy arrays."""
+        """An array like the blocks, if these are of another library than NumPy; else None."""
         found = self.dtype_or_lazy
         return found.kind() if type(found) is LazyDtype else None
 

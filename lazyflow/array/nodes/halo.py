@@ -91,9 +91,9 @@ class Piece(NamedTuple):
     """A part of an extended block along one axis.
 
     number, place
-        Of which block, and what of it; None: the boundary's value.
+        The block, and the slice of it; None: the boundary's value.
     length
-        How long it is; what is taken may have length 1 and is repeated.
+        Its length; a slice of length 1 is repeated.
     """
 
     number: int | None
@@ -213,7 +213,7 @@ def extended_block(
     values
         What stands beyond the edge of each axis, where no block does.
     cut
-        The numbers of those of which there is only what is needed.
+        The numbers of the blocks that come cut to their needed part.
     """
     if len(blocks) == 1 and all(len(axis) == 1 and axis[0].number is not None for axis in pieces):
         taken = blocks[0][tuple([axis[0].place for axis in pieces])]

@@ -1,4 +1,4 @@
-"""From nodes to tasks: one for each block that is needed, made when it is asked for."""
+"""From nodes to tasks: one for each block that is needed, made on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of arrays whose blocks are no NumPy arrays, cut and joined by their own library."""
+"""Parts of arrays whose blocks are another library's: that one cuts and joins them."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def _rest(block: Any, rest: Selection) -> Any:
 
 
 def part_of(node: Expr, selection: Selection) -> Expr:
-    """Return what a selection takes of a node of blocks that are no NumPy arrays.
+    """Return what a selection takes of a node with blocks of another library.
 
     Raises
     ------
     OtherKind
-        The selection adds axes, or their library has no such part.
+        The selection adds axes, or the library can't take such a part.
     """
     if any(axis < ~1 for axis in selection.axes):
         raise OtherKind(node.kind, "broadcast_to()")
@@ -129,7 +129,7 @@ def _tried(node: Expr, name: str, is_cut: bool, rest: Selection) -> Any:
 
 
 def in_other_chunks(node: Expr, chunks: Chunks) -> Expr:
-    """Return a node of blocks that are no NumPy arrays in other chunks."""
+    """Return a node with blocks of another library in other chunks."""
     rest = Selection.of_all(node.ndim)
     _tried(node, "rechunk", True, rest)
     cuts = tuple([

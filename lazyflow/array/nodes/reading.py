@@ -293,7 +293,7 @@ def with_parts_cut(
 ) -> list[tuple[Any, Any]]:
     """Return regions and arguments of a task, after thin parts of other blocks were cut out.
 
-    The block of which it reads most stays its argument.
+    The block that it reads most of stays its argument.
     """
     shares = [read.part(index) for read in reads]
     most = max(range(len(reads)), key=lambda k: shares[k][0])

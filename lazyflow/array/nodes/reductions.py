@@ -86,11 +86,11 @@ class TreeReduction:
     together
         How many neighbours are merged at a time.
     merge_name
-        What tasks are called that merge some of the parts, if not as the tree with ``-merge``.
+        Name of the tasks that merge some of the parts; "": that of the tree with ``-merge``.
     takes_out
-        `merge` has a keyword ``out``, as functions of blocks that take it.
+        `merge` has a keyword ``out``: see `task_parts.takes_out`.
     first_takes_out
-        `first` has it, too, where its result is that of the tree.
+        `first` has it, too, for trees of one block.
     by_caller
         `merge` and `last` call no code of the user's, and get little, so the process that waits may
         run them itself: see schedulers/processes/parent/pool_run.py.
@@ -191,7 +191,7 @@ class Tree(Expr):
 
 
 def first_part(op: TreeReduction, alone: bool, *blocks: Any, **out: Any) -> Any:
-    """Return the part of one block; the result, if there is no other."""
+    """Return the part of one block; for trees of one block, the result."""
     found = op.first(*blocks, **out)
     return op.last(found) if alone else found
 
@@ -315,7 +315,7 @@ class Reduce(Expr):
     inputs
         The value, and for moments perhaps what counts of it, of the same shape.
     finish
-        What makes the result of the merged partial results, or None. Hashable.
+        Function from the merged partial results to the result, or None. Hashable.
     """
 
     __slots__ = ("finish", "reduction")
@@ -405,7 +405,7 @@ class Reduced(Expr):
         return merged(low, self, parts, op, self.which, self.reduction.together)
 
     def _merging(self, count: int) -> MergePartials:
-        """Return how so many partial results are merged."""
+        """Return how `count` partial results are merged."""
         op = MergePartials(self.reduction, self.finish, self.axes)
         dtype, size = self.reduction.dtype, prod(map(max, self.chunks))
         op.by_caller = not dtype.hasobject and count * size * dtype.itemsize <= _LITTLE
@@ -456,7 +456,7 @@ class MeanOf:
     count
         How many they are; None: that is given with the sums, element by element.
     quiet
-        What is divided by 0 is told by one warning, as in the versions that leave NaN out.
+        Division by 0 warns once, as the versions that leave NaN out do.
     """
 
     dtype: np.dtype[Any]

@@ -35,7 +35,7 @@ class AxisGroup(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Tell whether one axis stays as it is."""
+        """Tell whether it is one axis that stays the same."""
         return self.last - self.first == 1 and self.to_last - self.to_first == 1
 
 

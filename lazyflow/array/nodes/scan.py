@@ -5,7 +5,7 @@ blocks before it, the last elements of their scans, so that only these small pie
 other::
 
     node          Scan        what users have made, until it is expanded
-    ends          BlockEnds   a scan of each block, of which the last elements are kept
+    ends          BlockEnds   the last elements of a scan of each block
     carries       Carries     the ends, combined up to each block
     result        Scanned     a scan of each block, each element combined with the carry
 

@@ -114,7 +114,7 @@ class Generated(Source):
 
 
 class GeneratedOnce(Expr):
-    """A slow formula's array, of which several read: one task makes each block for all."""
+    """A slow formula's array with several readers: one task makes each block for all."""
 
     __slots__ = ()
     called = "made once"

@@ -1,4 +1,4 @@
-"""What tasks are made of besides blocks: functions of some details, and details of one task."""
+"""Parts of tasks besides blocks: functions with bound details, and details of one task."""
 
 from __future__ import annotations
 

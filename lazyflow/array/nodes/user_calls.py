@@ -189,7 +189,7 @@ def dtype_of(
 
 
 def dtype_or_block(found: Any) -> Any:
-    """Return the dtype of what a function returned; a block that is no NumPy array as it is."""
+    """Return the dtype of a function's result; of another library's block, the block itself."""
     return found if is_other_kind(found) else np.asarray(found).dtype
 
 

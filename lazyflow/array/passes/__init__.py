@@ -1,6 +1,6 @@
-"""Passes over expressions: cheaper equals, found by looking at all wanted arrays at once.
+"""Passes over expressions: rewrites to cheaper equals, for all wanted arrays at once.
 
-`rewrites` has the passes and their list; the last one is `fusion`, which makes a program of each
-group of operations. `spec` has the rules that hold after each of them, and `memory` tells how much
-memory the tasks of what comes out will take.
+`rewrites` has the passes and their list (`PASSES`). The last is `fusion`: it decides which chains
+of elementwise operations, and which reductions on top, become one program per block. `spec` has the
+rules that hold after each pass, and `memory` estimates the memory of the tasks.
 """

@@ -1,12 +1,12 @@
 """How much memory the blocks of some arrays take, before anything runs.
 
-Two numbers come of the sizes of blocks, as far as chunks and dtypes are known. The need of a task
-is what it reads and returns, all of which has to be there at once: no order of tasks and no file
-helps, and beyond `memory_limit` the run is refused. The peak is what is alive at most when so many
-workers run the tasks in the plan's order, each as long as any other: an estimate.
+Two numbers follow from the sizes of blocks, as far as chunks and dtypes are known. The need of a
+task is all that it reads and returns, which has to be in memory at once: files and another order
+don't help, so a run with a task beyond `memory_limit` is refused. The peak is an estimate: the most
+that is alive when the workers run tasks of equal length in the plan's order.
 
-Not counted is what functions use inside of a task, what was in memory before, and what blocks of
-unknown length or of other kinds than NumPy's take.
+Not counted: memory that functions use inside a task, values that were in memory before, and blocks
+of unknown length or of other libraries.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class BlockSizes:
     def of(self, tasks: Sequence[Task]) -> list[int]:
         """Return the bytes of what these tasks return: each after those that it reads.
 
-        A task between blocks returns as much as its user, a partial sum, or a piece of that; what
-        pieces are taken from has all of them.
+        A task between blocks returns as much as its user, for a partial sum, or a piece of that;
+        the source of pieces returns all of them.
         """
         found = dict(self.known)
         wholes: Counter[int] = Counter()

@@ -90,7 +90,7 @@ def explain_merges(before: Sequence[Expr], after: Sequence[Expr], keep: bool) ->
     return f"{fewer:,} of {count:,} nodes are equal to others, and join them"
 
 
-# -- the pass that gives products wide blocks, where nobody sees their chunks -------------
+# -- the pass that gives products wide blocks, where their chunks don't show --------------
 
 
 def wide_blocks(wanted: Sequence[Expr], keep: bool = False) -> Sequence[Expr]:
@@ -142,8 +142,8 @@ def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
 def _free(nodes: list[Expr]) -> set[Expr]:
     """Return the nodes that can be made in any chunks at no cost.
 
-    Operations are not where several read them: they would be made in the chunks of each, and what
-    is below them for all readers of each.
+    An operation with several readers does not count: it and all below would be made anew in the
+    chunks of each reader.
     """
     users: Counter[Expr] = Counter()
     for node in reversed(nodes):  # what is joined is asked for in the chunks of each user
@@ -337,7 +337,7 @@ def _passed(wanted: Sequence[Expr]) -> set[Expr]:
 def _steps(nodes: list[Expr]) -> dict[Expr, int]:
     """Count the quick operations that make each node of views of others.
 
-    More than CHEAP of them, and any that is not quick, are CHEAP + 1.
+    More than CHEAP, and operations that are not quick, count as CHEAP + 1.
     """
     steps: dict[Expr, int] = {}
     for node in nodes:
@@ -351,8 +351,8 @@ def _steps(nodes: list[Expr]) -> dict[Expr, int]:
 def _repeats_little(node: Expr, uses: list[Seen], steps: int) -> bool:
     """Tell whether a node can be made for each of its views alone, of which `steps` is the cost.
 
-    Then no element is made more than twice on average, or three times by a single operation on what
-    is no such one, whatever is above: a view from further up is one more here.
+    Then no element is made more than twice on average, or three times by a single quick operation,
+    whatever is above: a view from further up is one more here.
     """
     if len(uses) == 1:
         return True

@@ -201,8 +201,8 @@ def default_rng(seed: Any = None) -> Generator:
     ----------
     seed
         An integer or several, or a ``np.random.SeedSequence``; None: another seed at each call.
-        From one of NumPy's generators or bit generators a seed is drawn, and the class of a bit
-        generator is None; a `Generator` is returned as it is.
+        From NumPy's generators and bit generators a seed is drawn; the class of a bit generator
+        counts as None. A `Generator` is returned itself.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 For distributions without a formula of kernels/draws an array is laid out in boxes of about 8 K
 elements that depend on its shape alone. Each box has a generator of its own, SFC64 with a seed by
-Philox, so that values depend on no chunks and on no scheduler, and any region gets the same ones.
+Philox, so that values do not depend on chunks, regions or the scheduler.
 Distributions take different numbers of draws for an element, so every part of a box is drawn from
 the beginning of the box.
 
@@ -118,7 +118,7 @@ class BoxedDraw:
     options
         Pairs of a keyword and its value.
     whole
-        How many of the last axes one draw fills: 1 for multinomial and the like, of which each
+        How many of the last axes one draw fills: 1 for distributions like multinomial, where each
         draw needs all elements of the parameters.
     """
 
@@ -265,7 +265,7 @@ def examples(name: str, params: Sequence[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Checked:
-    """Raises for blocks of parameters as NumPy does, and returns the one of a number as floats."""
+    """Checks blocks of parameters as NumPy does; returns the parameter number `which` as floats."""
 
     method: str
     which: int

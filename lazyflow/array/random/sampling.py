@@ -1,4 +1,4 @@
-"""Choices, permutations, and draws of vectors, each of which fills a row of an array."""
+"""Choices, permutations, and draws of vectors, one in each row of an array."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Sampling(Discrete):
         Parameters
         ----------
         a
-            How many elements there are to choose from, or the elements. Of a chunked array, or one
-            of several axes, places along `axis` are drawn at once, when this is called; what is at
-            them is taken block by block.
+            The number of elements to choose from, or the elements. For a chunked array, or one of
+            several axes, places along `axis` are drawn when this is called; their elements are
+            taken block by block.
         size, chunks
             Shape and chunks of the array; without a size one element, or row, is chosen.
         replace
@@ -59,7 +59,7 @@ class Sampling(Discrete):
             The probability of each element; without it, all are alike. A chunked array is computed
             when this is called.
         axis
-            Along which there is chosen.
+            The axis of the choice.
         shuffle
             A sample without replacement is in random order.
 

@@ -45,8 +45,8 @@ def sliding_window_view(
     axis
         The axes along which the windows slide, one for each length; None: all axes.
     automatic_rechunk
-        Cut chunks so that a block, were its windows written out, is not much larger than a chunk
-        of ``config.chunk_bytes``: at most 16 times, or than it was.
+        Cut chunks so that the windows of a block, if they were copied, would take at most 16 times
+        ``config.chunk_bytes``, or the bytes of the block now if these are more.
 
     Examples
     --------

@@ -25,7 +25,7 @@ def aligned(nodes: Sequence[Expr], labels: Sequence[Labels]) -> tuple[list[Expr]
     ValueError
         Axes of one label have different lengths, and neither is 1.
     SizesNeeded
-        Some lengths are not known, and the axes are not of one origin.
+        Lengths are unknown, and it is not certain that they are equal.
     """
     given: dict[Hashable, set[tuple[Any, ...]]] = {}
     for node, each in zip(nodes, labels, strict=True):

@@ -66,7 +66,7 @@ def parse(signature: str) -> Signature:
     Raises
     ------
     ValueError
-        The text is no signature.
+        The text is not a signature.
     """
     if not isinstance(signature, str) or not _WHOLE.match(signature):
         raise ValueError(
@@ -175,7 +175,7 @@ def apply_gufunc(
         The dtype of each result, or an array that has it; one, or a list of them. Without either,
         `func` is tried on made-up blocks when a dtype is first asked for.
     output_sizes
-        Lengths of core dimensions of the results that no input has, or that results have otherwise.
+        Lengths of core dimensions that only results have, or that differ in the results.
     vectorize
         `func` works on core dimensions only: call it in a loop over the others (`np.vectorize`).
     allow_rechunk

@@ -169,13 +169,13 @@ def map_blocks(
         made-up blocks of ones when the dtype is first asked for.
     chunks
         Lengths of the result's blocks where they differ from the first array's: for each axis one
-        length for all blocks or one for each block; None: not known.
+        length for all blocks or one for each block; None for unknown lengths.
     drop_axis
         Axes that `func` takes away; it gets all blocks along them as one.
     new_axis
         Axes of the result that `func` adds, of length 1 unless `chunks` has their lengths.
     enforce_ndim
-        Accepted because dask has it: the shape of what `func` returns is always checked.
+        Changes nothing (dask's keyword): the shape of each returned block is always checked.
     **kwargs
         Keywords of `func`.
 
@@ -184,7 +184,7 @@ def map_blocks(
     ValueError
         The blocks of the arrays don't fit; when computed: a block has another shape than declared.
     TypeError
-        When computed: a block is no array, or has another dtype than declared.
+        When computed: `func` returned something other than an array, or an array of another dtype.
 
     Examples
     --------

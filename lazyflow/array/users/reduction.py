@@ -35,7 +35,7 @@ def reduction(
     meta: Any = None,
     weights: ArrayLike | None = None,
 ) -> Array:
-    """Return a reduction by functions of one's own, in a tree.
+    """Return a reduction by your own functions, in a tree.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def reduction(
         The array.
     chunk
         Called first, for each block: ``chunk(block, axis=axes, keepdims=True)``, with the block of
-        `weights` as second argument if there are any. Its result must have the axes of the block.
+        `weights`, if given, as second argument. Its result must have the axes of the block.
     aggregate
         Called last: ``aggregate(parts, axis=axes, keepdims=keepdims)``.
     axis
@@ -55,8 +55,8 @@ def reduction(
     split_every
         How many parts one call takes at most: 16 unless given; or a dict by axis.
     combine
-        Called with ``keepdims=True`` on parts when there are more than that; without it,
-        `aggregate` is.
+        Called with ``keepdims=True`` where there are more parts than `split_every`; None:
+        `aggregate` is called.
     name
         The name of the tasks; without it, those of the functions.
     out

@@ -128,7 +128,7 @@ def loss_of_table(table: LossTable, labels: Any = None) -> float:
     Raises
     ------
     ValueError
-        Labels don't fit the columns, or a value is no probability: in scikit-learn's words.
+        Labels don't fit the columns, or a value is not a probability (scikit-learn's messages).
 
     Examples
     --------

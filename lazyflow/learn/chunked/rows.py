@@ -22,7 +22,7 @@ from lazyflow.learn.data.inputs import is_chunked
 
 @dataclass(frozen=True, eq=False)
 class ColumnMoments:
-    """What means and variances of columns are made of; ``+`` merges those of different rows.
+    """Sums from which means and variances of columns follow; ``+`` merges those of other rows.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class ColumnMoments:
 
     @property
     def mean(self) -> np.ndarray[Any, Any]:
-        """The mean of each column; 0 where there are no values.
+        """The mean of each column; 0 for columns without values.
 
         Examples
         --------
@@ -133,7 +133,7 @@ def any_chunked(*arrays: Any) -> bool:
 
 
 def check_one_axis(weights: Any, rows: int | None) -> None:
-    """Refuse weights of so many rows that have another number of axes, in scikit-learn's words.
+    """Raise scikit-learn's ValueError for weights of rows that don't have one axis.
 
     Examples
     --------
@@ -149,13 +149,13 @@ def check_one_axis(weights: Any, rows: int | None) -> None:
 def cut_alike(*arrays: Any) -> list[Any]:
     """Return arrays as chunked ones whose rows are cut as those of the first chunked one.
 
-    Lengths that are not known are found out, unless all arrays have as many chunks of unknown
-    lengths: then who reads the blocks checks that they fit. None stays None.
+    Unknown lengths are computed, unless all arrays have unknown lengths and the same number of
+    chunks: then the readers of the blocks check that they fit. None stays None.
 
     Parameters
     ----------
     *arrays
-        Chunked arrays, of which there is at least one, arrays in memory, and None.
+        Chunked arrays (at least one), arrays in memory, and None.
 
     Raises
     ------
@@ -203,8 +203,8 @@ def sum_of_parts(part: Callable[..., Any], *arrays: Array | None) -> Any:
     Parameters
     ----------
     part
-        Called with a block of each array, which has all columns; None for None. What it returns
-        has ``+``.
+        Called with a block of each array, which has all columns; None for None. Its results are
+        added by ``+``.
     *arrays
         Arrays cut alike, as by `cut_alike`.
 
@@ -223,7 +223,7 @@ def sums_by_column(part: Callable[..., Any], x: Array, *others: Array | None) ->
     Parameters
     ----------
     part
-        Called with a block of each array. What it returns has ``+``.
+        Called with a block of each array. Its results are added by ``+``.
     x
         An array with two axes.
     *others

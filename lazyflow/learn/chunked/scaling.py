@@ -79,7 +79,7 @@ class StandardScaler(preprocessing.StandardScaler):
         Raises
         ------
         ValueError
-            X does not have two axes, has no rows, another number of features than before, or
+            X is empty, does not have two axes, has another number of features than before, or
             infinite values; or the number of weights differs from that of rows.
 
         Examples

@@ -30,9 +30,9 @@ def train_test_split(
 
     Without chunked arrays it is scikit-learn's function. Chunked arrays are split **within each
     chunk**: each chunk gives its share of both parts, chosen at random, and its rows are shuffled
-    among themselves. So no row leaves its chunk and nothing is gathered, but the chunks keep their
-    order, while scikit-learn shuffles all rows. The total sizes are scikit-learn's. The result
-    depends on `random_state` and on the chunks of rows, not on where and when they are computed.
+    among themselves. Rows stay in their chunk, so nothing is gathered; the chunks keep their order,
+    while scikit-learn shuffles all rows. The total sizes are scikit-learn's. The result depends on
+    `random_state` and on the chunks of rows, not on where and when they are computed.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def train_test_split(
     Raises
     ------
     ValueError
-        There are no arrays, their lengths or chunks differ, or a size is invalid.
+        Arrays are missing, their lengths or chunks differ, or a size is invalid.
 
     Examples
     --------

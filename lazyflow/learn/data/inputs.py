@@ -1,7 +1,7 @@
-"""What users train on, as parts: rows X, targets y and weights, each in memory or lazy.
+"""Training data as parts: rows X, targets y and weights, each in memory or lazy.
 
-What is in memory is cut into views. What is chunked stays where it is: its chunks are the parts,
-and targets and weights are cut as the rows are.
+Data in memory is cut into views. Chunked data stays where it is: its chunks are the parts, and
+targets and weights are cut like the rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SMALL = PART_BYTES // 4  # bytes; smaller chunks are brought together
 
 
 def groups_of(nbytes: Sequence[int]) -> list[list[int]]:
-    """Return the numbers of chunks of so many bytes in groups, where small neighbours are one.
+    """Return groups of the numbers of chunks, given their bytes; small neighbours share one.
 
     Examples
     --------
@@ -137,11 +137,12 @@ def fitting(
 ) -> tuple[list[tuple[Any, ...]], bool]:
     """Return (parts, whether their lazy rows fit in memory).
 
-    A part is its rows, and what is made with them, as targets. The limit is
+    A part has its rows and what is made with them, such as targets. The limit is
     ``config.get("store_limit")``, or half of the memory that is free. Parts are made and kept, one
-    and then as many again as there are, as long as what all would take, by the mean of those, is
-    below the limit. If all fit, what was kept is returned, so that its source is read once.
-    `most` is how many bytes they take at most, if that is known: then none may have to be made.
+    at first and then twice as many each time, while the estimate for all, by the mean of these, is
+    below the limit. If all fit, the kept ones are returned, so that the source is read once. `most`
+    is an upper bound of their bytes, if known: below the limit, no part has to be made for the
+    answer.
 
     Examples
     --------
@@ -216,7 +217,7 @@ def is_chunked(X: Any) -> bool:
 
 
 def check_two_axes(X: Array) -> None:
-    """Refuse what are no rows of features.
+    """Raise ValueError unless an array has two axes: rows and features.
 
     Examples
     --------
@@ -235,12 +236,12 @@ def parts_of(
 ) -> list[RowChunk]:
     """Return the parts of rows X (n, d), targets y (n,) or (n, t), and weights (n,) or None.
 
-    `run` has the keywords of `compute`, for lengths that have to be found out.
+    `run` has the keywords of `compute`, for unknown lengths.
 
     Raises
     ------
     ValueError
-        The targets or weights are not as many as the rows, or not in as many chunks.
+        The number of targets or weights differs from that of the rows, or their chunks do.
 
     Examples
     --------

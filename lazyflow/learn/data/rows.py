@@ -123,7 +123,7 @@ def _known_rows(part: Sequence[Any]) -> int | None:
 
 
 class ClassTargets(NamedTuple):
-    """Labels, of which there are `classes`, an ascending array.
+    """Labels as targets; `classes` has each of them once, ascending.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def checked(
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
-    """Return the names of a frame's columns; None of an array, or where they are no text.
+    """Return the names of a frame's columns; None for an array, or for names other than texts.
 
     Examples
     --------
@@ -393,7 +393,7 @@ def check_finite(X: Any, place: Place) -> None:
 
 
 def checked_weights(weight: Any, rows: int, place: Place) -> np.ndarray:
-    """Return the weights of so many rows as float64, or an error that names the row.
+    """Return the weights of `rows` rows as float64; errors name the row.
 
     Examples
     --------
@@ -502,10 +502,10 @@ def kept_rows(
     parts: Sequence[RowChunk], targets: Targets, run: dict[str, Any], *, join_small: bool = True,
     keep: bool = True, places: Sequence[Place] | None = None,
 ) -> Rows:
-    """Check all parts and keep them; small chunks are brought together unless told not to.
+    """Check all parts and keep them; `join_small` joins small neighbours first.
 
     `run` has the keywords of `persist` (``scheduler=``, ``num_workers=``). Without `keep` they are
-    made and checked again in every pass. `places` is what errors call the parts.
+    made and checked again in every pass. `places` names the parts in errors.
 
     Raises
     ------

@@ -94,7 +94,7 @@ def classes_of(
     Raises
     ------
     ValueError
-        The targets are no labels, or all the same.
+        The targets are not labels, or all the same.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def classes_of(
     array(['a', 'b', 'c'], dtype='<U1')
     """
     later = delayed(_labels)
-    # Labels in memory cost less to look at than a task does.
+    # To look at labels in memory costs less than a task.
     each = compute(*[
         (later if is_lazy(part.y) else _labels)(part.y, place)
         for part, place in zip(parts, places, strict=True)
@@ -202,7 +202,7 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     Parameters
     ----------
     C : float
-        Inverse strength of the penalty; ``np.inf`` is no penalty.
+        Inverse strength of the penalty; ``np.inf`` turns it off.
     l1_ratio : float
         Part of the penalty that is l1: 0 is l2, 1 is l1, between is the elastic net.
     penalty : {"l2", "l1", "elasticnet", None} or "deprecated"

@@ -6,7 +6,7 @@ several requests go to a replica together, once there are `size` of them or the 
 free. When `limit` rows wait, further requests are refused with status 503, and clients come again
 later. A replica that dies loses the requests that it ran (status 500), and starts again.
 
-The server listens on this machine alone unless it is told otherwise.
+By default the server listens on this machine only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Batcher:
     pool
         Of actors with a method ``predict(rows)``.
     size
-        The most rows of a batch, but for a single request of more.
+        The most rows of a batch, unless a single request has more.
     patience
         The most seconds that a row waits for others.
     limit

@@ -1,5 +1,7 @@
-"""The losses of linear models, all there is of each: a new loss is a section of this
-module, and a branch in each function of "which loss a kernel computes".
+"""The losses of linear models.
+
+A new loss is a section of this module, a branch in each function of its part "which loss a kernel
+computes", and a `Loss` at its end; the solvers and SAGA's steps take it from there.
 
 A loss gets scores (rows, K) and targets (rows, columns): -1 or 1 in one column (logistic, K = 1),
 the number of a class in one column (softmax), or K numbers (squares).
@@ -46,11 +48,11 @@ class Loss(NamedTuple):
     curvatures
         Function of scores and targets that returns the second derivatives (rows, K, K).
     dual
-        Function of scores, targets and a factor: minus the convex conjugate of each row's loss
-        where its derivatives times the factor are.
+        Function of scores, targets and a factor that returns minus the convex conjugate of each
+        row's loss, at its derivatives times the factor.
     margins
-        Function of scores and targets that returns by how much each row's own class is above the
-        others; infinity for targets that are no classes.
+        Function of scores and targets that returns by how much the score of each row's own class
+        exceeds the others; infinity for regression.
     dense_sums
         The kernel that returns loss and gradient of dense rows with one score in one pass; None:
         they are computed from `residuals`.

@@ -1,4 +1,4 @@
-"""What all kernels are made of: decorators that compile, arrays by address, loops over few rows.
+"""Tools of all kernels: decorators that compile, arrays by address, loops over few rows.
 
 Numba compiles once per machine, and kernels run without the GIL.
 
@@ -118,7 +118,7 @@ _NOWHERE = Addresses(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
 def addresses_of(arrays: Sequence[Any]) -> Addresses:
-    """Return where arrays in C order are, which are alike but for their rows; of None nothing.
+    """Return the addresses of C-ordered arrays that differ in rows only; of None, no address.
 
     Examples
     --------
@@ -252,7 +252,7 @@ def add_rows(
 ) -> None:
     """Add the rows from `low` to `high`, each times a factor, and the factors as a last column.
 
-    Two rows at once: what is added to is read and written half as often.
+    Two rows at once: `out` is read and written half as often.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Steps of SAGA and SVRG, through blocks of dense rows and through sparse rows; and their bounds.
 
-A block of rows counts as one term of the mean. What bounds its steps is its curvature, the largest
-eigenvalue of its rows' products with each other, intercept included, which is far below the largest
+A block of rows counts as one term of the mean. Its curvature bounds the steps: the largest
+eigenvalue of its rows' products with each other, intercept included. It is far below the largest
 squared row: 4.7 beside 57 on 200,000 standardised rows of 50 features in blocks of 16.
 """
 
@@ -43,8 +43,8 @@ def largest_curvature(
     """Return the largest eigenvalue of Z_b Z_b' over the blocks b of rows, with their weights.
 
     Z is the rows less `mean`, and a column of ones where intercepts are `free`, multiplied by the
-    roots of the weights. Only the few blocks are decomposed whose bounds are above what is known
-    to be there.
+    roots of the weights. Only the few blocks whose bounds are above the largest one so far are
+    decomposed.
 
     Examples
     --------

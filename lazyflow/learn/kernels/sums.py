@@ -1,7 +1,7 @@
 """Loss, gradient and Hessian of one chunk, summed over its rows.
 
-Dense rows are read once: what is computed of a tile finds it in the cache. Sums are float64, also
-those of float32 rows.
+Dense rows are read once: all results of a tile are computed while it is in the cache. Sums are
+float64, also those of float32 rows.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
 
 
 class RowSample(NamedTuple):
-    """A row of each so many neighbours of a chunk, drawn by its number; all rows if `of` is 1.
+    """One of every `of` neighbouring rows of a chunk, drawn by the chunk's number.
 
     Examples
     --------

@@ -20,11 +20,9 @@ from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.stopping import History, Solution, StopRule
 
 # -- coordinates --------------------------------------------------------------------------
-#
-# Coordinates in which a loss is about as curved along all of them, for solvers that see gradients.
-#
-# The Hessian of a sample of the rows, for as many features as it is cheap for, says which they are.
-# On 100,000 rows whose features have scales from 1 to 0.01, L-BFGS takes 7 passes to a millionth of
+# Coordinates along which the curvature of a loss is about equal, for solvers that see gradients.
+# They come from the Hessian of a sample of the rows, up to as many features as it is cheap for. On
+# 100,000 rows whose features have scales from 1 to 0.01, L-BFGS takes 7 passes to a millionth of
 # the minimum, and 155 in the coordinates of the features.
 
 _SAMPLE, _PER_FEATURE, _MOST = 8192, 16, 500  # rows at least, and for each feature; features
@@ -113,7 +111,7 @@ _ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of a value
 
 
 class _Near(NamedTuple):
-    """A point so near to the minimum that values don't tell any more."""
+    """A point so close to the minimum that differences of values are rounding errors."""
 
     theta: np.ndarray
     value: float
@@ -131,7 +129,7 @@ def lbfgs(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
     Notes
     -----
     R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, "A limited memory algorithm for bound constrained
-    optimization", SIAM J. Sci. Comput. 16 (1995), as `scipy.optimize` has it.
+    optimization", SIAM J. Sci. Comput. 16 (1995), as in `scipy.optimize`.
 
     Examples
     --------

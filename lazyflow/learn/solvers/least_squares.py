@@ -1,9 +1,9 @@
 """Least squares in one pass: R factors in a tree (TSQR), or products of features.
 
 `r_factor`       of the rows [1, X, y] (with weights: their roots times them). A chunk is reduced
-                 to its R factor, and the R factors of a few chunks to that of all of them. What
-                 the ones take away is taken from X and y by the factorisation itself, so nothing
-                 is centred before. It has twice the digits of the normal equations.
+                 to its R factor, and the R factors of a few chunks to that of all of them. The
+                 factorisation itself removes the part of X and y along the ones, so nothing is
+                 centred before. It has twice the digits of the normal equations.
 `feature_sums`   X'X, X'y and y'y of rows less their mean: half the work, and enough where a
                  penalty bounds the condition.
 `elastic_net`    by coordinate descent on these products: each pass over the d coefficients costs

@@ -90,7 +90,7 @@ def centred(theta: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def uncentred(theta: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return theta for the rows as they are, of one for rows less `mean`.
+    """Return theta for the rows themselves, given one for rows less `mean`.
 
     Examples
     --------
@@ -105,9 +105,9 @@ Spans = list[list[tuple[int, int, int]]]
 
 
 def even_spans(sizes: Sequence[int], block: int) -> Spans:
-    """Return spans of so many blocks each, which don't depend on where chunks end.
+    """Return spans of equally many blocks, which don't depend on where chunks end.
 
-    What is added up over them has the same bits for any chunks.
+    So sums over them have the same bits for any chunks.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""When a solver stops, and its result: the Newton step, the duality gap, the trace."""
+"""When a solver stops (`StopRule`), and its result: Newton step, duality gap, trace."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MOST = 500  # coefficients: more cost more than they tell
 def half_decrement(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
     """Return half the squared Newton decrement, g'H⁻¹g / 2: one pass; NaN for many coefficients.
 
-    Near the minimum it is how far the objective is above it. It is no bound, as a duality gap is,
-    but without penalty there is none.
+    Near the minimum it estimates how far the objective is above it. Unlike a duality gap it is not
+    a bound, but without penalty there is no gap.
 
     Examples
     --------
@@ -261,9 +261,8 @@ def _gap_of_box(
 
 
 # -- the trace of a solver, its tests for stopping, and what it returns -------------------
-#
-# A solver stops for what is certain, the gradient or the duality gap over all rows, and never since
-# its coefficients moved little: that is what small steps do, too.
+# A solver stops by the gradient or the duality gap over all rows. That coefficients moved little is
+# no sign: small steps cause it, too.
 
 
 class Progress(NamedTuple):
@@ -358,9 +357,9 @@ class StopRule(NamedTuple):
     gap_tol
         Or when the exact duality gap is at most this times the objective, if given.
     max_iter
-        Or after so many iterations.
+        Or after this many iterations.
     callback
-        Or when this says so.
+        Or when this returns a true value.
 
     Examples
     --------

@@ -209,15 +209,14 @@ def reshape(
         In which they are taken and put: "C", "F", or "A", which is "F" for arrays whose elements
         are computed in that order in memory, such as ``x.T``.
     copy
-        As of ``np.reshape``: True for an array that is no view of `a`, False for ValueError where
-        it can't be one.
+        As of ``np.reshape``: True returns an independent array; False raises ValueError where a
+        view of `a` is impossible.
     merge_chunks
-        False: axes that become one are cut into chunks of length 1, but for the last of them.
-        Otherwise chunks along the first of them are put together again where there is room.
+        False: of axes that become one, all except the last are cut into chunks of length 1. True:
+        afterwards, chunks along the first of them are joined where there is room.
     limit
-        Bytes of a chunk, for which axes that stay are cut, too, if need be. Left out: as many as
-        the largest has now along axes that change, and those that stay have the chunks that they
-        have.
+        Most bytes of a chunk; axes that stay are cut, too, if that needs it. None: as many as the
+        largest chunk has now, and axes that stay keep their chunks.
 
     Examples
     --------

@@ -169,9 +169,9 @@ def var(
 ) -> Array:
     """Return the variance over axes; parameters are those of ``np.var``.
 
-    Blocks give how many elements they have, their mean and the squares of the distances to it,
-    which are merged by the formula of Chan, Golub and LeVeque (1983): a large mean costs few
-    digits. The method ``x.var()`` takes ``correction=`` too, as the Array API has it.
+    Each block gives its number of elements, their mean and their squared distances from it; these
+    are merged by the formula of Chan, Golub and LeVeque (1983): a large mean costs few digits. The
+    method ``x.var()`` takes ``correction=`` too, as in the Array API.
 
     >>> import lazyflow.array as la
     >>> la.var(la.arange(5, chunks=2)).compute()

@@ -333,14 +333,14 @@ def max(
     a: ArrayLike, axis: Axes = None, out: Array | None = None, keepdims: bool = False,
     initial: Any = MISSING, where: ArrayLike = True
 ) -> Array:
-    """Return the largest element over axes; NaN if there is one.
+    """Return the largest element over axes, NaN if any element is NaN.
 
     Parameters are those of ``np.max``.
 
     Raises
     ------
     ValueError
-        There is no element and no `initial`, or a `where` without `initial`.
+        `initial` is missing where the array is empty, or where `where` is given.
 
     Examples
     --------

@@ -25,7 +25,7 @@ def coarsen(
     reduction: Callable[..., Any], x: ArrayLike, axes: Mapping[int, int],
     trim_excess: bool = False, **kwargs: Any,
 ) -> Array:
-    """Return an array of what a reduction makes of neighbours, so many along each axis.
+    """Return an array in which a reduction replaces groups of neighbours by one element each.
 
     Parameters
     ----------
@@ -36,14 +36,14 @@ def coarsen(
     axes
         How many neighbours become one, by axis.
     trim_excess
-        Leave out what is left at the end of an axis.
+        Drop elements at the end of an axis that fill no group.
     **kwargs
         Of the reduction.
 
     Raises
     ------
     ValueError
-        A length is not a multiple, and `trim_excess` is False.
+        A length is not a multiple of its group, and `trim_excess` is False.
 
     Examples
     --------

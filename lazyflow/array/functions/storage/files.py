@@ -75,9 +75,9 @@ def to_npy_stack(dirname: Any, x: Any, axis: int = 0) -> None:
     Parameters
     ----------
     dirname
-        The folder, which is made if it is not there.
+        The folder; it is created if missing.
     x
-        The array. What a task writes is a chunk along the axis, and all of the other axes.
+        The array. Each task writes one chunk along `axis`, with all of the other axes.
     axis
         The axis.
 
@@ -264,24 +264,24 @@ def to_zarr(
         A chunked array.
     url
         A zarr array to write to; or a group, a path, a URL of fsspec's, or a store of zarr's, where
-        one is made. What is written has chunks that end where shards, or else chunks, of the zarr
-        array do.
+        one is made. The array is rechunked before so that its chunks end where the shards of the
+        zarr array do, or its chunks where it has no shards.
     component
         Path of the array in a group.
     region
-        What of the zarr array is written to, as of `store`; only if `url` is one.
+        The part of the zarr array to write to, as of `store`; only if `url` is a zarr array.
     compute, return_stored
         As of `store`.
     **kwargs
         Of ``zarr.create_array``, such as ``overwrite=True``, ``shards=(4, 4)``, `compressors`,
-        `attributes` or `zarr_format`. ``chunks`` is
-        the largest chunk of `arr` unless it is said, ``dtype`` that of `arr`.
+        `attributes` or `zarr_format`. Defaults: ``chunks`` is the largest chunk of `arr`, ``dtype``
+        that of `arr`.
 
     Raises
     ------
     ValueError
-        `region` is given with a path, shapes differ, or `arr` is read from what ``overwrite=True``
-        would erase.
+        `region` is given with a path, shapes differ, or ``overwrite=True`` would erase data that
+        `arr` is read from.
 
     Examples
     --------

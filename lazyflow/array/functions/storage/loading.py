@@ -41,22 +41,23 @@ def from_array(
     ----------
     x
         A NumPy array or memmap, a zarr array, an h5py dataset, or anything that gives a part of
-        itself by ``x[slices]``. It must not change until what is made of it was computed.
+        itself by ``x[slices]``. It must not change before the results are computed.
     chunks
         As of `normalize_chunks`; automatic ones follow the chunks of `x` if it has any.
     lock
         True: one read at a time in a process; or a lock to hold while reading.
     asarray
-        Whether what slices give is made a NumPy array: yes, unless it takes part in NumPy's
-        protocols itself.
+        Whether slices are converted to NumPy's arrays. None: yes, unless they take part in NumPy's
+        protocols themselves.
     name
-        A text: what the tasks that read are called. NumPy arrays are not read by tasks.
+        Name of the tasks that read. NumPy arrays need no such tasks.
     getitem
         Called as ``getitem(x, slices)`` instead of ``x[slices]``, the lock held.
     meta
-        What slices give; if it is no NumPy array, `asarray` is false unless given.
+        An array like those that slices give. If it is of another library, `asarray` is False by
+        default.
     fancy, inline_array
-        Accepted because dask has them: `x` only ever gets slices, and is kept once.
+        Change nothing (dask's keywords): `x` gets slices only, and is held once.
 
     Raises
     ------
@@ -178,18 +179,20 @@ def from_delayed(
     Parameters
     ----------
     value
-        What `delayed` functions, `submit`, actors, ... return; its result must be an array.
+        A lazy value or a future, as `delayed` functions, `submit` and actors return; its result
+        must be an array.
     shape
-        Of that array; a length may be None or NaN: not known.
+        Of that array; None or NaN stand for unknown lengths.
     dtype, meta
         Type of its elements, or an array that has it.
     name
-        What the task is called; else as the function that gives the value.
+        Name of the task; None: that of the function that gives the value.
 
     Raises
     ------
     TypeError
-        `value` is not lazy, or no dtype is given; when computed: it is no array of that dtype.
+        `value` is not lazy, or `dtype` and `meta` are missing; when computed: the result is not an
+        array of that dtype.
     ValueError
         When computed: it has another shape.
 

@@ -65,9 +65,9 @@ class StoreTarget:
         Raises
         ------
         TypeError
-            The store can't be written to, or has no shape to take a region of.
+            The store can't be written to, or has a region and no shape.
         IndexError, ValueError
-            The region is none of the store.
+            The region does not fit the store.
         """
         if not hasattr(store, "__setitem__"):
             raise TypeError(
@@ -98,12 +98,12 @@ class StoreTarget:
 
     @property
     def same(self) -> Any:
-        """What is equal for targets that are one thing."""
+        """A key: equal for targets that are the same store."""
         return identity(self.store)
 
     @property
     def unit(self) -> tuple[int, ...] | None:
-        """What is written as a whole along each axis, shards or chunks; None if nothing is."""
+        """Lengths of the shards, or else chunks, that are written whole; None if there are none."""
         found = getattr(self.store, "shards", None) or getattr(self.store, "chunks", None)
         shape = getattr(self.store, "shape", None)
         if not isinstance(found, tuple) or shape is None or len(found) != len(shape):
@@ -113,7 +113,7 @@ class StoreTarget:
         return tuple([max(int(n), 1) for n in found])
 
     def along_axes(self) -> Sequence[Any]:
-        """Return what is written to along each axis: one place, a range, or an array."""
+        """Return the places to write along each axis: one place, a range, or an array."""
         return [range(n) for n in self.store.shape] if self.parts is None else self.parts
 
     def ends(self, bounds: Sequence[Sequence[int]]) -> list[list[tuple[int, int]]]:
@@ -134,7 +134,7 @@ class StoreTarget:
         return tuple([0 if isinstance(each, int) else next(left) for each in self.along_axes()])
 
     def chunks_for(self, chunks: Chunks) -> Chunks:
-        """Return chunks near some of the source, no two of which share a `unit`."""
+        """Return chunks close to the source's such that no two write into one `unit`."""
         unit, left = self.unit, iter(chunks)
         if unit is None:
             return chunks
@@ -190,7 +190,7 @@ class StoreTarget:
 
 
 def identity(store: Any) -> Any:
-    """Return what is equal for handles of one store: the place of a zarr array."""
+    """Return a key that handles of one store share: for zarr arrays, their place."""
     place = getattr(store, "store_path", None)
     return id(store) if place is None else str(place)
 

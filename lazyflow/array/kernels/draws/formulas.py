@@ -30,7 +30,7 @@ _LAST, _END = REFUSED, REFUSED + 1
 
 
 class Machine(Protocol):
-    """What formulas are computed by: values are words of 64 bits, floats, or truth values."""
+    """Arithmetic for formulas: on words of 64 bits, floats and truth values."""
 
     group: Any  # the numbers of the counters
 

@@ -1,8 +1,7 @@
 """A compiled kernel called over a block, without the GIL.
 
-What a call needs but for the arrays is made once for blocks of one layout: sixteen threads that
-each work in Python for a tenth of a millisecond before they let go of the GIL are no faster
-than ten of them.
+All arguments except the arrays are made once for blocks of one layout: if each call spent a tenth
+of a millisecond in Python before it releases the GIL, sixteen threads would be as slow as ten.
 """
 
 from __future__ import annotations

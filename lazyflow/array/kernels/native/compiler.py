@@ -3,10 +3,9 @@
 `Kernel.ready` decides whether a kernel is used for blocks, and when it is compiled; the ufuncs of
 `elementary` are compiled at their first use.
 llvmlite loads with the first kernel. Each kernel has an engine of its own, since LLVM gives the
-memory of code back with all that an engine has: 1.2 ms more for each. It goes when nobody has the
-kernel's function any more, and is disposed of by the next compilation. A fork waits for the kernel
-that is being compiled, since LLVM's locks would stay closed in the child; so does the end of the
-program.
+memory of code back with all that an engine has: 1.2 ms more for each. The next compilation frees
+the engines of kernels whose function is gone. A fork waits for the kernel that is being compiled,
+since LLVM's locks would stay closed in the child; so does the end of the program.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ class Kernel:
         self.function: Any = None
 
     def ready(self, work: int) -> bool:
-        """Tell whether the function can be called; have it compiled if that pays.
+        """Tell whether the function can be called; start compiling it if that pays.
 
         Small work goes on without it meanwhile, by NumPy's functions.
 

@@ -79,7 +79,7 @@ class Numbers(Bins):
 
 
 class EvenBins(Bins):
-    """Bins between edges, all as wide but for rounding; the last one has its end.
+    """Bins between edges, of equal width up to rounding; the last one includes its end.
 
     Kernels guess a bin, or the one before it, and compare with the edge between them.
     """
@@ -207,8 +207,8 @@ def count(
 
     Returns
     -------
-    The counts, one axis for each coordinate, and whether each element had a bin; None: there is no
-    kernel, or it isn't ready.
+    The counts, one axis for each coordinate, and whether each element had a bin; None if no kernel
+    is ready.
 
     Examples
     --------

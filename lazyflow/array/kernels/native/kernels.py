@@ -229,8 +229,7 @@ class PreparedKernel(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """By what a pass runs: by `kernel` as soon as it is compiled, or by NumPy's functions, and why.
-    """
+    """How a pass runs: by `kernel` once it is compiled, or by NumPy's functions, and why."""
 
     why_whole: str
     sources: SourceLayouts | None = None
@@ -277,16 +276,16 @@ class PlanKernels:
         return named, self._calls.get(named)
 
     def keep(self, named: Any, calls: list[PassCall]) -> None:
-        """Keep the calls of all passes, for blocks of which none has to be copied."""
+        """Keep the calls of all passes, for blocks that need no copy."""
         self._calls[named] = calls
 
     def decide(
         self, some: BlockPass, values: Sequence[Any], mode: str, outs: Mapping[int, Any]
     ) -> Decision:
-        """Return by what a pass runs over values, when `config.kernels` is `mode`.
+        """Decide whether a kernel or NumPy runs a pass over values; `mode` is `config.kernels`.
 
         outs
-            For outputs, by number, arrays that they may be written into.
+            By the number of an output: the array that it may be written into.
         """
         if mode == "numpy":
             return Decision('kernels="numpy" is set')

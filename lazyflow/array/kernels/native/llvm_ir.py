@@ -10,17 +10,17 @@ numbers     outer, length and inner of the grid, rows and elements of a row of a
             between rows, and within a row; for each scan its span and its inner lines
 
 Everything comes as an argument, so the object code needs no linking and can be kept on disk. A
-kernel goes over tiles: some rows of a piece of the inner elements. What is reduced is left in
-scratch memory, and reduced when the tile is over (llvm_reductions.py); what one reduction reads of
-sources that lie in its rows is computed there in registers. Within a tile runs end where a row of
-the tile or of a source does; rows that follow each other in memory are one.
+kernel goes over tiles: some rows of a piece of the inner elements. Values to reduce stay in scratch
+memory until the tile is over (llvm_reductions.py); a value that one reduction reads, of sources
+that lie in its rows, is computed there in registers. Within a tile runs end where a row of the tile
+or of a source does; rows that follow each other in memory are one.
 
 The results of blocks are merged by the tree of order.py while a kernel goes on. Sixteen rows of a
 level are merged into one of the next as soon as they are there, so that few are in memory at once:
 they lie in a ring, sixteen of each level, the parts of a row one after the other. `levels` counts
-the rows of each level; its last element is the highest level that has any. What is left is merged
-when the last block of columns is done. Moments of rows are merged likewise, as of one column, when
-all their blocks are done.
+the rows of each level; its last element is the highest level that has any. The rest is merged after
+the last block of columns. Moments of rows are merged likewise, as of one column, when all their
+blocks are done.
 """
 
 from __future__ import annotations

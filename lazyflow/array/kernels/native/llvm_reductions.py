@@ -2,7 +2,7 @@
 
 Columns are reduced row by row in registers. Rows are reduced by a function of the module: sums of
 floats in NumPy's order, which adds up to 128 elements in eight lanes and halves what is longer.
-What is reduced lies in the tile, or is computed of the sources just where it is reduced.
+The reduced values lie in the tile, or are computed from the sources in the loop of the reduction.
 
 A scan combines each element with those before it in its line, tile by tile: `state` has the result
 of each line so far. Tiles come in an order in which each line is met from its start on, whatever
@@ -47,10 +47,10 @@ def evaluated(
 
 
 class Elements(NamedTuple):
-    """What is reduced: a value, and how it is computed of others.
+    """A value to reduce, and the steps that compute it.
 
     lying
-        The values of which there is one for each element.
+        The values with one number for each element.
     fixed
         Those that are the same for all.
     """

@@ -183,7 +183,8 @@ def _extreme(word: str) -> Emit:
 def of_numbers(b: Body, word: str, t: DType, x: list[str]) -> str:
     """Emit the first value where a comparison holds or the other is NaN, else the other.
 
-    It is fmax or fmin but for zeros of two signs, of which NumPy's loops give either.
+    It is fmax or fmin, except that of two zeros of opposite signs either may be given, as by
+    NumPy's loops.
     """
     return _first_or_nan(b, word, t, x, x[1])
 

@@ -35,7 +35,7 @@ def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
     Raises
     ------
     IndexError
-        Too many entries, or one that is no index.
+        Too many entries, or one that is not an index.
     """
     keys = key if isinstance(key, tuple) else (key,)
     found: list[Any] = []

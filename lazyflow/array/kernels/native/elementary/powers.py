@@ -485,7 +485,7 @@ def _any_power(x: Lanes, y: Lanes) -> Lanes:
 
 
 def unit_scale(x: Lanes) -> Lanes:
-    """Return powers of two whose products with positive numbers are near 1, but for tiny ones."""
+    """Return powers of two whose products with positive numbers, except tiny ones, are near 1."""
     p, exponent = x.f.form, x.bits() >> x.f.form.fraction
     exponent = exponent.below(2).pick(2, exponent)
     return ((2 * p.bias + 1 - exponent) << p.fraction).real()
