@@ -15,7 +15,7 @@ from lazyflow.array.aliases import Aliased, field_seen, item_seen, transposed_se
 from lazyflow.array.as_objects import AsObjects, asked_by_sklearn
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import functions, method, of_numpy
-from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, known
+from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, resolve_lengths
 from lazyflow.array.foreign import of_dask, plain, refuse_lazy
 from lazyflow.array.names import missing
 from lazyflow.array.nodes.align import SizesNeeded
@@ -175,7 +175,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
         ((None,), (3,))
         """
         if None in self._expr.shape:
-            known(self)
+            resolve_lengths(self)
         return self
 
     compute_chunk_sizes = with_known_sizes

@@ -12,7 +12,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.names import HELPERS, PUBLIC, by_name
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.block_kinds import OtherKind
@@ -67,7 +67,7 @@ def with_lengths(function: F, name: str = "") -> F:
         try:
             return function(*args, **kwargs)
         except SizesNeeded:
-            known(*_flat((*args, *kwargs.values())))
+            resolve_lengths(*_flat((*args, *kwargs.values())))
         except MaskGiven:
             rule = import_module("lazyflow.array.ma").masked_call(name or function.__name__)
             return rule(*args, **kwargs)

@@ -442,9 +442,10 @@ def _put_together(node: TaskBlocks | Assembly, values: list[Any]) -> Any:
 
 # -- lengths ------------------------------------------------------------------------------
 #
-# Most lengths of axes depend on masks only: then just the masks are computed. For all others the
-# blocks are computed, and their shapes are kept. Of a cast to texts or to dates the values may have
-# to tell how long the texts are, or what the unit is.
+# `x[mask]` has None for its length until a function needs it: `resolve_lengths` then computes the
+# mask alone and keeps its counts, for all arrays with this mask. For other unknown lengths the
+# blocks are computed, and their shapes are kept. A cast to texts or dates may need the values, for
+# the length of the texts or the unit.
 
 
 class Sized(Expr):
@@ -460,18 +461,12 @@ class Sized(Expr):
         return low.block(self.inputs[0], index)
 
 
-def known(*values: Any) -> None:
-    """Find out the unknown lengths of arrays, in one compute; other values are left alone."""
+def resolve_lengths(*values: Any) -> None:
+    """Compute the unknown lengths of arrays together, in place; other values are left alone."""
     unknown = [x for x in values if None in getattr(getattr(x, "_expr", None), "shape", ())]
-    for x, expr in zip(unknown, resolved([x._expr for x in unknown]), strict=True):
-        x._node = expr  # what a view is of stays as it is
-
-
-def resolved(nodes: Sequence[Expr]) -> list[Expr]:
-    """Return equals of nodes whose lengths are all known."""
-    unknown = [node for node in nodes if None in node.shape]
-    made = dict(zip(unknown, _by_blocks(_by_masks(unknown)), strict=True))
-    return [made.get(node, node) for node in nodes]
+    nodes = _by_blocks(_by_masks([x._expr for x in unknown]))
+    for x, node in zip(unknown, nodes, strict=True):
+        x._node = node  # the base of a view stays the same
 
 
 def _by_masks(nodes: list[Expr]) -> list[Expr]:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Axes,
@@ -135,7 +135,7 @@ def _transformed(name: str, node: Expr, steps: list[tuple[str, Any, int]], norm:
             now: Any = lengths.get(axis, node.shape[axis])
             n = default(now) if n is None else operator.index(n)
             sample = np.zeros((1,) * node.ndim, dtype)
-            dtype = _numpys(kind)(sample, min(n, 2), axis, norm).dtype  # NumPy's checks
+            dtype = getattr(np.fft, kind)(sample, min(n, 2), axis, norm).dtype  # NumPy's checks
             group.append((getattr(scipy.fft, kind), n, axis))
             lengths[axis] = length(n)
         steps = steps[len(group):]
@@ -146,11 +146,6 @@ def _transformed(name: str, node: Expr, steps: list[tuple[str, Any, int]], norm:
     return node
 
 
-def _numpys(kind: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = getattr(np.fft, kind)
-    return found
-
-
 def _made(out: Any, node: Expr) -> Array:
     return Array(node) if out is None else assign_out(out, node)
 
@@ -159,7 +154,7 @@ def _of_one_axis(kind: str) -> Callable[..., Array]:
     def transform(
         a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None
     ) -> Array:
-        known(a)
+        resolve_lengths(a)
         node = as_array(a).expr
         return _made(out, _transformed(kind, node, [(kind, n, axis_of(axis, node.ndim))], norm))
 
@@ -172,7 +167,7 @@ def _of_several(kind: str, ending: str, default: Any) -> Callable[..., Array]:
     def transform(
         a: Any, s: Any = None, axes: Any = default, norm: str | None = None, out: Any = None
     ) -> Array:
-        known(a)
+        resolve_lengths(a)
         node = as_array(a).expr
         if s is not None:  # without axes, or with None for a length, that is deprecated
             few = [n if n is None else 1 for n in s]
@@ -258,13 +253,13 @@ def fft_wrap(
         raise ValueError(f"Given unknown `kind` {name}: name a transform of np.fft by kind=")
 
     def of_one_axis(a: Any, n: Any = None, axis: Any = None) -> Array:
-        known(a)
+        resolve_lengths(a)
         node = as_array(a).expr
         pairs = [(n, axis_of(-1 if axis is None else axis, node.ndim))]
         return Array(_wrapped(fft_func, name, base, node, pairs, dtype))
 
     def of_several(a: Any, s: Any = None, axes: Any = None) -> Array:
-        known(a)
+        resolve_lengths(a)
         node = as_array(a).expr
         axes = (-2, -1) if axes is None and name[-1] == "2" else axes
         return Array(
@@ -358,7 +353,7 @@ def ifftshift(x: ArrayLike, axes: Axes = None) -> Array:
 
 
 def _shifted(x: Any, axes: Any, sign: int) -> Array:
-    known(x)
+    resolve_lengths(x)
     x = as_array(x)
     if axes is None:
         axes = tuple(range(x.ndim))

@@ -10,7 +10,7 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.chunks import by_axis
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.nodes.expr import Expr
 from lazyflow.array.nodes.halo import BOUNDARIES, Extended, Margin, Trimmed, known_shape
 from lazyflow.array.nodes.user_calls import BlockCalls
@@ -234,7 +234,7 @@ def map_overlap(
     array([ 1,  0,  1,  1,  0,  0, -1, -1,  0])
     """
     _check_arguments(func, args)
-    known(*args)
+    resolve_lengths(*args)
     nodes = [x.expr for x in args]
     if align_arrays:
         nodes, _ = aligned(nodes, from_last(nodes))

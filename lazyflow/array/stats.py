@@ -20,7 +20,7 @@ import numpy as np
 
 from lazyflow.api import evaluate
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.elementwise import where
 from lazyflow.array.nodes.reductions import axis_of
@@ -41,10 +41,10 @@ def _taken(a: Any, axis: int | None, nan_policy: str = "propagate") -> tuple[Arr
     """Return an array, the number of the axis, and its length; None: of all elements."""
     if nan_policy != "propagate":
         raise NotImplementedError(
-            f"nan_policy={nan_policy!r} is not supported, only 'propagate'. To leave NaN out of one "
+            f"nan_policy={nan_policy!r} is not supported, only 'propagate'. To leave NaN out of an "
             "axis: x[~la.isnan(x)]"
         )
-    known(a)
+    resolve_lengths(a)
     x = as_array(a)
     if axis is None:
         x, axis = x.ravel(), 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.elementwise import call_ufunc, where
 from lazyflow.array.functions.reductions import totals
@@ -65,7 +65,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     (np.True_, np.False_)
     """
     one, other = as_array(a1), as_array(a2)
-    known(one, other)
+    resolve_lengths(one, other)
     if one.shape != other.shape:
         return Array(constant(False, bool))
     same = one == other
@@ -82,7 +82,7 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     np.True_
     """
     one, other = as_array(a1), as_array(a2)
-    known(one, other)
+    resolve_lengths(one, other)
     try:
         broadcast_shape([one.shape, other.shape])
     except ValueError:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -177,7 +177,7 @@ def diff(
         return a
     if n < 0:
         raise ValueError("order must be non-negative but got " + repr(n))
-    known(a, prepend, append)
+    resolve_lengths(a, prepend, append)
     x = as_array(a)
     if x.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
@@ -389,7 +389,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: int
     >>> round(float(la.trapezoid(x**2, x).compute()), 6)
     0.33335
     """
-    known(y, x)
+    resolve_lengths(y, x)
     heights = as_array(y)
     axis = axis_of(axis, heights.ndim)
     steps: Any = dx

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import Casting, DTypeLike, as_array, as_result, check_order
 from lazyflow.array.functions.indexing.taking import diagonal
 from lazyflow.array.kernels.order import ANY, SUM
@@ -135,7 +135,7 @@ def einsum_path(*operands: Any, optimize: Any = "greedy", **options: Any) -> Any
     >>> la.einsum_path("ij,kj,kl->il", x, x, x)[0]
     ['einsum_path', (0, 1), (0, 1)]
     """
-    known(*operands)
+    resolve_lengths(*operands)
     shapes: Any = [
         np.broadcast_to(np.empty((), x.dtype), x.shape) if isinstance(x, Array) else x
         for x in operands

@@ -10,7 +10,7 @@ import numpy as np
 
 from lazyflow.array.aliases import seen
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import dtype_of_cast, known
+from lazyflow.array.evaluation import dtype_of_cast, resolve_lengths
 from lazyflow.array.functions.arguments import (
     NUMBERS,
     ArrayLike,
@@ -137,7 +137,7 @@ def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
     try:
         return call_ufunc(ufunc, (x, other))
     except TypeError:
-        known(x, other)
+        resolve_lengths(x, other)
         given = _ufunc_operand(other)
         nodes = x.expr, given if isinstance(given, Expr) else elementwise.constant(given)
         return Array(elementwise.function(_COMPARE[ufunc], nodes, bool))

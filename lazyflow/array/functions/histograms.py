@@ -15,7 +15,7 @@ import numpy as np
 
 from lazyflow.api import evaluate
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.differences import diff
 from lazyflow.array.functions.elementwise import astype
@@ -262,7 +262,7 @@ def histogram_bin_edges(
     >>> la.histogram_bin_edges(la.arange(10, chunks=3), bins=3).compute()
     array([0., 3., 6., 9.])
     """
-    known(a)
+    resolve_lengths(a)
     node = _numbers(a)
     edges, _ = _edges(node, _by_rule(node, bins, range, weights), range)
     return Array(edges)
@@ -294,7 +294,7 @@ def histogram(
     >>> counts.compute(), edges.compute()
     (array([5, 5]), array([0. , 4.5, 9. ]))
     """
-    known(a, weights, bins)
+    resolve_lengths(a, weights, bins)
     node = _numbers(a)
     edges, count = _edges(node, _by_rule(node, bins, range, weights), range)
     inputs = [node]
@@ -351,7 +351,7 @@ def histogramdd(
     array([[1., 0.],
            [0., 2.]])
     """
-    known(sample, weights, *(sample if isinstance(sample, list | tuple) else ()))
+    resolve_lengths(sample, weights, *(sample if isinstance(sample, list | tuple) else ()))
     nodes = _sample(sample)
     common = np.result_type(*[node.dtype for node in nodes])
     nodes = [_numbers(Array(elementwise.cast(node, common))) for node in nodes]
@@ -441,7 +441,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     >>> la.bincount(la.from_array([0, 1, 1, 3], chunks=2)).compute()
     array([1, 2, 0, 1])
     """
-    known(x, weights)
+    resolve_lengths(x, weights)
     node = as_node(x)
     if node.ndim != 1:
         raise ValueError("object too deep for desired array" if node.ndim else
@@ -463,7 +463,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
 
 
 def _looked_up(func: Any, x: Any, tables: Sequence[Any], dtype: Any, **keywords: Any) -> Array:
-    known(*tables)
+    resolve_lengths(*tables)
     node = as_node(x)
     layout = tuple(range_(node.ndim))
     op = NumpyOp(func, tuple(keywords.items()))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Casting,
@@ -195,7 +195,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     a, b = as_array(a), as_array(b)
     if not (a.ndim and b.ndim):
         return a * b
-    known(a, b)
+    resolve_lengths(a, b)
     n = max(a.ndim, b.ndim)
     x, y = [each[(None,) * (n - each.ndim)] for each in (a, b)]
     products = expand_dims(x, tuple(range(1, 2 * n, 2))) * expand_dims(y, tuple(range(0, 2 * n, 2)))
@@ -211,7 +211,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Array:
     """
     a, b = as_array(a), as_array(b)
     if a.shape != b.shape:
-        known(a, b)
+        resolve_lengths(a, b)
         if a.size != b.size:
             raise ValueError(
                 f"cannot take the product of vectors of {a.size} and {b.size} elements"
@@ -310,7 +310,7 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    known(a, b)
+    resolve_lengths(a, b)
     if not (np.ndim(a) and np.ndim(b)):
         raise ValueError("At least one array has zero dimension")
     x, y = _last(as_array(a), axisa), _last(as_array(b), axisb)

@@ -16,7 +16,7 @@ import numpy as np
 
 from lazyflow.array.chunks import normalize_chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     ChunksLike,
@@ -473,7 +473,7 @@ def ravel_multi_index(
     >>> la.ravel_multi_index((la.asarray([0, 1]), la.asarray([2, 0])), (2, 3)).compute()
     array([2, 3])
     """
-    known(*multi_index)
+    resolve_lengths(*multi_index)
     nodes = tuple([as_node(x) for x in broadcast_arrays(*multi_index)])
     dims = tuple(dims) if np.iterable(dims) else (dims,)
     modes: Any = mode if isinstance(mode, str) else tuple(mode)

@@ -13,7 +13,7 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.chunks import in_steps
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths as known
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,

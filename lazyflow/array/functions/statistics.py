@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ArrayLike, DTypeLike, as_array
 from lazyflow.array.functions.creation import eye
 from lazyflow.array.functions.einstein import product
@@ -60,7 +60,7 @@ def cov(
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
-    known(m, y, fweights, aweights)
+    resolve_lengths(m, y, fweights, aweights)
     given = [as_node(each) for each in (m, y) if each is not None]
     if dtype is None:
         dtype = np.result_type(*[each.dtype for each in given], np.float64)

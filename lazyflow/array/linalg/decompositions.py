@@ -96,6 +96,7 @@ class TallFactors(Expr):
     """
 
     __slots__ = ("count", "finish", "with_q")
+    called = "tsqr"
 
     def __init__(
         self, inputs: tuple[Expr, ...], finish: Any, count: int, with_q: bool
@@ -104,10 +105,6 @@ class TallFactors(Expr):
         self.finish = finish
         self.count = count
         self.with_q = with_q
-
-    @property
-    def name(self) -> str:
-        return "tsqr"
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         self.results(low)  # a block of its own it has none
@@ -157,16 +154,13 @@ class FactorOfTall(Expr):
     """
 
     __slots__ = ("which",)
+    called = "tsqr"
 
     def __init__(
         self, inputs: tuple[Expr, ...], which: int, dtype: np.dtype[Any], chunks: Chunks
     ) -> None:
         super().__init__(inputs, dtype, chunks)
         self.which = which
-
-    @property
-    def name(self) -> str:
-        return "tsqr"
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         (steps,) = self.inputs

@@ -11,7 +11,7 @@ from numpy.linalg import LinAlgError
 from lazyflow import config
 from lazyflow.array.chunks import together
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.elementwise import conjugated
 from lazyflow.array.nodes.blas_threads import share_of_threads
@@ -65,7 +65,7 @@ def matrices(a: Any) -> Array:
     """
     x = as_array(a)
     check_is_numpy(x.expr, "a function of linalg")
-    known(x)
+    resolve_lengths(x)
     if x.ndim < 2:
         raise LinAlgError(
             f"{x.ndim}-dimensional array given. Array must be at least two-dimensional"

@@ -39,13 +39,10 @@ class Panels(Expr):
     """
 
     __slots__ = ()
+    called = "lu"
 
     def __init__(self, inputs: tuple[Expr, ...]) -> None:
         super().__init__(inputs, inputs[0].dtype, inputs[0].chunks)
-
-    @property
-    def name(self) -> str:
-        return "lu"
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         return low.task(_pair, self.factors(low, index[1]), self)
@@ -125,13 +122,10 @@ class SolvedByPanels(Expr):
     """The solution for right sides; inputs are `Panels`, and right sides in one row of blocks."""
 
     __slots__ = ()
+    called = "solve"
 
     def __init__(self, inputs: tuple[Expr, ...]) -> None:
         super().__init__(inputs, inputs[1].dtype, inputs[1].chunks)
-
-    @property
-    def name(self) -> str:
-        return "solve"
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         panels, right = self.inputs
@@ -284,13 +278,10 @@ class CholeskyTiles(Expr):
     """The lower Cholesky factor of a matrix in tiles, square ones on the diagonal."""
 
     __slots__ = ()
+    called = "cholesky"
 
     def __init__(self, inputs: tuple[Expr, ...]) -> None:
         super().__init__(inputs, inputs[0].dtype, inputs[0].chunks)
-
-    @property
-    def name(self) -> str:
-        return "cholesky"
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         i, j = index
@@ -330,14 +321,11 @@ class TriangularSolution(Expr):
     """The solution of a triangular system; inputs are tiles and right sides in equal rows."""
 
     __slots__ = ("lower",)
+    called = "solve_triangular"
 
     def __init__(self, inputs: tuple[Expr, ...], lower: bool) -> None:
         super().__init__(inputs, inputs[1].dtype, inputs[1].chunks)
         self.lower = lower
-
-    @property
-    def name(self) -> str:
-        return "solve_triangular"
 
     def make_block(self, low: MakesTasks, index: Index) -> Task:
         tiles, right = self.inputs

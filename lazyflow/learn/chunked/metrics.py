@@ -116,7 +116,7 @@ def loss_of_block(y_prob: Any, y_true: Any, weights: Any = None) -> LossTable:
     return LossTable(labels, sums, weight, float(least), float(most), to_one, one_axis)
 
 
-def loss_of_table(table: LossTable, labels: Any = None) -> float:
+def loss_of_table(table: LossTable, labels: Any) -> float:
     """Return the sum of losses of all rows, where the columns are of the sorted labels.
 
     Parameters

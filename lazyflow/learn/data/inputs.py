@@ -253,12 +253,13 @@ def parts_of(
     if not is_chunked(X):
         return _cut(X, y, weight)
     chunks, sizes = _chunks_of_array(X) if isinstance(X, Array) else (listed(X, "X"), None)
-    groups = None if any(map(_is_listed, (y, weight))) else groups_of_chunks(X)
+    listed_by_chunk = any(is_chunked(x) and not isinstance(x, Array) for x in (y, weight))
+    groups = None if listed_by_chunk else groups_of_chunks(X)
     if groups is not None and sizes is not None:
         join = delayed(together)
         chunks = [join([chunks[k] for k in group]) for group in groups]
         sizes = [sum(sizes[k] for k in group) for group in groups]
-    if sizes is None and any(_needs_cutting(each) for each in (y, weight)):
+    if sizes is None and any(x is not None and not is_chunked(x) for x in (y, weight)):
         ones, fit = fitting([(chunk,) for chunk in chunks], run or {})
         chunks = [chunk for (chunk,) in ones]
         if fit:  # or they would be loaded twice
@@ -338,11 +339,6 @@ def groups_of_chunks(X: Any) -> list[list[int]] | None:
     return groups if len(groups) < X.numblocks[0] else None
 
 
-def _is_listed(values: Any) -> bool:
-    """Whether values come in the user's own parts, one for each chunk."""
-    return is_chunked(values) and not isinstance(values, Array)
-
-
 @delayed
 def _length(chunk: Any) -> int:
     """Return the number of rows of one chunk."""
@@ -362,11 +358,6 @@ def _chunks_of_array(X: Array) -> tuple[list[Any], list[int] | None]:
         X = X.rechunk({1: -1})
     sizes = X.chunks[0]
     return list(to_delayed(X)[:, 0]), None if None in sizes else list(sizes)
-
-
-def _needs_cutting(values: Any) -> bool:
-    """Whether lengths are needed to find the parts of something."""
-    return values is not None and not is_chunked(values)
 
 
 def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) -> list[Any]:

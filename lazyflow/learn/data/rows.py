@@ -603,8 +603,8 @@ def _added(one: Iterable[Any], other: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(map(operator.add, one, other))
 
 
-def tree_sum(parts: Sequence[Any], fan_in: int = 8) -> Any:
-    """Return the sum of lazy tuples, place by place, as a tree of tasks with `fan_in` inputs each.
+def tree_sum(parts: Sequence[Any]) -> Any:
+    """Return the sum of lazy tuples, place by place, as a tree of tasks with eight inputs each.
 
     Examples
     --------
@@ -613,4 +613,4 @@ def tree_sum(parts: Sequence[Any], fan_in: int = 8) -> Any:
     >>> compute(tree_sum([pair(i) for i in range(100)]))
     ((4950, 328350),)
     """
-    return tree_reduce(_added, parts, split_every=fan_in)
+    return tree_reduce(_added, parts, split_every=8)

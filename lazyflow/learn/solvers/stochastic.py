@@ -352,6 +352,7 @@ def saga(
     walk, longest = _planned(problem, block, mean, spans)
     history.passes += 1
     state: Any = _started(problem, centred(start, mean), sampling == "visits")
+    chunks = [tuple(chunk) for chunk in problem.rows.chunks]
     epoch = 0
     while True:
         if epoch:
@@ -365,7 +366,7 @@ def saga(
         until = min(epoch + check_every(epoch), rule.max_iter)
         for at in range(epoch, until):
             if longest is None:
-                state = _epoch_of_all(problem, walk, state, (seed, at))
+                state = tuple(_epoch_of_all(*state, chunks, walk, (seed, at)))
             else:
                 state = _epoch_of_visits(problem, walk, state, longest, (seed, at))
         history.passes += until - epoch
@@ -426,18 +427,13 @@ def _started(problem: Problem, start: np.ndarray, visits: bool) -> tuple[Any, An
 
 
 @delayed(nout=3)
-def _steps_of_all(
+def _epoch_of_all(
     theta: np.ndarray, table: np.ndarray, average: np.ndarray, chunks: list[Any], walk: _Walk,
     key: tuple[int, int],
 ) -> SagaState:
     """Go through all rows once."""
     starts = epoch_order(len(table), walk.block, key)
     return take_steps(walk.loss, theta, table, average, chunks, starts, *walk[1:])
-
-
-def _epoch_of_all(problem: Problem, walk: _Walk, state: Any, key: tuple[int, int]) -> Any:
-    chunks = [tuple(chunk) for chunk in problem.rows.chunks]
-    return tuple(_steps_of_all(*state, chunks, walk, key))
 
 
 # -- visits ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from lazyflow.api.evaluate import compute
 from lazyflow.array.chunks import Chunks, normalize_chunks
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ArrayLike
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.align import SizesNeeded
@@ -167,10 +167,10 @@ def take_by_mask(base: Array, mask: Any, axis: int) -> Expr:
         return masked(base.expr, node, axis)
     except SizesNeeded:
         if isinstance(mask, Array):
-            known(base, mask)
+            resolve_lengths(base, mask)
             node = mask.expr
         else:
-            known(base)
+            resolve_lengths(base)
         return masked(base.expr, node, axis)
 
 
@@ -193,7 +193,7 @@ def as_indices(base: Array, arrays: list[tuple[int, Any]]) -> dict[int, Any]:
     lazy = [x for _, x in arrays if isinstance(x, Array)]
     found = iter(compute(*lazy)) if lazy else iter(())
     if None in base.shape:
-        known(base)
+        resolve_lengths(base)
     places: dict[int, Any] = {}
     for axis, each in arrays:
         if isinstance(each, Array):

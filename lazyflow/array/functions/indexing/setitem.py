@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.foreign import refuse_lazy
 from lazyflow.array.functions.arguments import broadcast_node
 from lazyflow.array.functions.indexing.index_arrays import (
@@ -56,7 +56,7 @@ def set_item(x: Array, key: Any, value: Any) -> None:
             return
     else:
         key_parts = Key(entries, [], 0)
-    known(x)
+    resolve_lengths(x)
     x._expr = _written(x, key_parts, elementwise.cast(node, x.dtype))
 
 
@@ -67,7 +67,7 @@ def _has_ellipsis(key: Any) -> bool:
 def _element(value: Any, dtype: np.dtype[Any]) -> Expr:
     """Return a value as the one element that NumPy makes of it at one place."""
     if isinstance(value, Array):
-        known(value)
+        resolve_lengths(value)
         if value.ndim and dtype.kind not in "bOV":
             if dtype.kind == "c" or dtype.char == "g":  # their elements are converted by Python
                 raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
@@ -86,7 +86,7 @@ def _values(value: Any, x: Array, basic: bool) -> Expr:
     Objects that are lazy stay objects: a mask decides which of them can be elements.
     """
     if isinstance(value, Array):
-        known(value)
+        resolve_lengths(value)
         if not np.can_cast(value.dtype, x.dtype, "unsafe"):
             raise TypeError(
                 f"Cannot cast array data from {value.dtype!r} to {x.dtype!r} according to the rule "
@@ -107,7 +107,7 @@ def _values(value: Any, x: Array, basic: bool) -> Expr:
 
 def _with_field(x: Array, key: Any, value: Any) -> Expr:
     """Return records of which a field, or several, are replaced."""
-    known(x)
+    resolve_lengths(x)
     node, old = x.expr, x[key]
     new = elementwise.cast(_values(value, old, True), old.dtype)
     new = _fitted(new, old.shape, Key([], [], 0), old)
@@ -172,7 +172,7 @@ def _where(x: Array, found: tuple[int, Any], value: Expr) -> Expr:
         mask = Array(InMemory(np.array(mask), tuple([(n,) for n in mask.shape])))
     of_mask = slice(axis, axis + mask.ndim)
     if mask.chunks != x.chunks[of_mask]:
-        known(x, mask)
+        resolve_lengths(x, mask)
         check_lengths(mask.shape, x.shape, axis)
     node = x.expr
     after = node.ndim - axis - mask.ndim

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ArrayLike, as_1d, as_array, as_result
 from lazyflow.array.functions.creation import eye, tri, zeros
 from lazyflow.array.functions.elementwise import where
@@ -184,7 +184,7 @@ def compress(
     if axis is None and x.ndim != 1:
         return take(x, np.flatnonzero(np.asarray(condition)), None, out)
     axis = 0 if axis is None else axis_of(axis, x.ndim)
-    known(x)
+    resolve_lengths(x)
     n = x.shape[axis]
     if isinstance(condition, Array) and condition.with_known_sizes().shape[0] == n:
         made = take_by_mask(x, Array(elementwise.not_zero(condition.expr)), axis)
@@ -209,7 +209,7 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
     """
     x = as_array(arr)
     mask = Array(elementwise.not_zero(as_node(condition)))
-    known(x, mask)
+    resolve_lengths(x, mask)
     if mask.shape == x.shape and x.ndim:
         return x[mask]
     return take(x, np.flatnonzero(np.asarray(mask)))
@@ -270,7 +270,7 @@ def insert(
     axis = axis_of(axis, x.ndim)
     n = x.shape[axis]
     value = as_array(values if isinstance(values, Array) else np.array(values, x.dtype))
-    known(value)
+    resolve_lengths(value)
     value = value[(None,) * (x.ndim - value.ndim)]
     at = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
     if not at.size and not isinstance(obj, np.ndarray | Array):  # [] has no type, in NumPy, too
@@ -320,7 +320,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     one, other = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
     if one == other:
         raise ValueError("axis1 and axis2 cannot be the same")
-    known(x)
+    resolve_lengths(x)
     rows, columns = max(-offset, 0), max(offset, 0)
     count = max(min(x.shape[one] - rows, x.shape[other] - columns), 0)
     at = np.arange(count)
@@ -344,7 +344,7 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         return diagonal(x, k)
     if x.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
-    known(x)
+    resolve_lengths(x)
     n = x.shape[0]
     if not n:
         return zeros((abs(k), abs(k)), x.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from lazyflow.array.aliases import seen
 from lazyflow.array.chunks import by_axis, in_steps, normalize_chunks
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     ChunksLike,
@@ -53,7 +53,7 @@ def _viewed(x: Array, dtype: Any) -> Expr:
         raise ValueError(
             "Changing the dtype of a 0d array is only supported if the itemsize is unchanged"
         )
-    known(x)
+    resolve_lengths(x)
     if not dtype.itemsize or x.shape[-1] * x.itemsize % dtype.itemsize:
         raise ValueError(
             "When changing to a larger dtype, its size must be a divisor of the total size in "
@@ -176,7 +176,7 @@ def unify_chunks(*args: Any) -> tuple[dict[Any, Any], list[Any]]:
         )
     pairs = list(zip(args[::2], args[1::2], strict=True))
     arrays = [as_array(x) if names is not None else x for x, names in pairs]
-    known(*arrays)
+    resolve_lengths(*arrays)
     given: dict[Any, set[tuple[int, ...]]] = {}
     for x, (_, names) in zip(arrays, pairs, strict=True):
         if names is not None and len(names) != x.ndim:

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow import config
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Axes,
@@ -159,7 +159,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
     if axis is None:
         x, axis = ravel(x), 0
     axis = axis_of(axis, x.ndim)
-    known(x)
+    resolve_lengths(x)
     counts = np.asarray(repeats)
     if not isinstance(repeats, np.ndarray):  # as NumPy does it: 2.0 and [] are integers
         counts = counts.astype(np.intp)
@@ -226,7 +226,7 @@ def array_split(
     """
     x = as_array(ary)
     axis = axis_of(axis, x.ndim)
-    known(x)
+    resolve_lengths(x)
     n = x.shape[axis]
     given: Any = indices_or_sections
     if np.ndim(given):
@@ -273,7 +273,7 @@ def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 
     x = as_array(ary)
     sections: Any = indices_or_sections
     if not np.ndim(sections):
-        known(x)
+        resolve_lengths(x)
         n = x.shape[axis_of(axis, x.ndim)]
         if sections > 0 and n % sections:
             raise ValueError("array split does not result in an equal division")

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from lazyflow.array.aliases import is_contiguous, reshaped_seen
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known, order_of
+from lazyflow.array.evaluation import order_of, resolve_lengths
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Axes,
@@ -48,7 +48,7 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     else:
         gone = set(normalize_axis_tuple(axis, x.ndim))
         if any(x.shape[k] is None for k in gone):
-            known(x)
+            resolve_lengths(x)
         if any(x.shape[k] != 1 for k in gone):
             raise ValueError(
                 "cannot select an axis to squeeze out which has size not equal to one: the shape "
@@ -403,7 +403,7 @@ def broadcast_to(
         raise TypeError("chunked arrays have no subclasses; leave subok=True out")
     x = as_array(array)
     new_shape: tuple[Any, ...] = lengths_of(shape)
-    known(x)
+    resolve_lengths(x)
     try:
         fits = x.ndim <= len(new_shape) and broadcast_shape([x.shape, new_shape]) == new_shape
     except ValueError:
@@ -435,7 +435,7 @@ def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Array, ...]
            [2, 2, 2]]))
     """
     arrays = [as_array(x) for x in args]
-    known(*arrays)
+    resolve_lengths(*arrays)
     shape: Any = broadcast_shape([x.shape for x in arrays])
     chunks = common_chunks([x.expr for x in arrays])
     return tuple([

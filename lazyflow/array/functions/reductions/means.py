@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -229,7 +229,7 @@ def moment(
         return as_result(mean(parts, axis, keepdims=keepdims).expr, out)
     apart = apart - mean(apart, axis, keepdims=True)
     total: Any = sum(apart ** int(order), axis, keepdims=keepdims)
-    known(x)
+    resolve_lengths(x)
     count: Any = count_over(x.expr, axes_of(axis, x.ndim))
     return as_result((total / max(count - ddof, 0)).astype(result).expr, out)
 

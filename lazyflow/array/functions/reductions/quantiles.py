@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     ArrayLike,
     Axes,
@@ -73,7 +73,7 @@ def _with_elements(node: Expr) -> Expr:
 
 
 def _median(func: Any, a: Any, axis: Any, out: Any, keepdims: Any) -> Array:
-    known(a)
+    resolve_lengths(a)
     node = _with_elements(as_node(a))
     axes, own = _axes(axis, node.ndim)
     keepdims = keeps(keepdims)
@@ -121,7 +121,7 @@ def nanmedian(
 def _quantile(
     func: Any, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
 ) -> Array:
-    known(a, weights)
+    resolve_lengths(a, weights)
     node = _with_elements(as_node(a))
     axes, own = _axes(axis, node.ndim)
     keepdims = keeps(keepdims)

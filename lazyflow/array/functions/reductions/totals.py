@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -110,7 +110,7 @@ def ufunc_reduce(
     Ufuncs that are not associative, like ``np.subtract``, and those with `initial`, take the
     axes as one chunk.
     """
-    known(x, where)
+    resolve_lengths(x, where)
     node, mask = node_and_mask(x, where)
     axes = axes_of(axis, node.ndim)
     check_out(ufunc.reduce, node.dtype, out, dtype=dtype)
@@ -219,7 +219,7 @@ def of_objects(
     func: Any, a: Any, axis: Any, out: Any, keepdims: Any, where: Any, **keywords: Any
 ) -> Array:
     """Return a reduction of an array of objects by a function of NumPy."""
-    known(a)
+    resolve_lengths(a)
     node, mask = node_and_mask(a, where)
     axes = axes_of(axis, node.ndim)
     keywords.update(axis=axes, keepdims=keeps(keepdims))
@@ -303,7 +303,7 @@ def _total(
         func = np.sum if kind is SUM else np.prod
         return total_of_objects(func, ufunc, a, axis, out, keepdims, initial, where)
     if initial is None:  # as in NumPy, no identity then
-        known(a, where)
+        resolve_lengths(a, where)
         check_elements(ufunc, False, mask, count_over(node, axes_of(axis, node.ndim)))
     check_out(ufunc.reduce, node.dtype, out, dtype=dtype)
     dtype = dtype_with_out(ufunc, dtype, node.dtype, out)
@@ -379,7 +379,7 @@ def extreme(
     where: Any,
 ) -> Array:
     """Return an extreme over axes, of a kind; it is NumPy's reduction by this ufunc."""
-    known(a, where)  # a block without elements has no largest one
+    resolve_lengths(a, where)  # a block without elements has no largest one
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     axes = axes_of(axis, node.ndim)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -196,7 +196,7 @@ def _nan_extreme(
     kind: Kind, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any
 ) -> Array:
     ufunc = kind.ufunc
-    known(a, where)
+    resolve_lengths(a, where)
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     check_out(ufunc.reduce, node.dtype, out)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.creation import zeros, zeros_like
 from lazyflow.array.functions.elementwise import conjugated
@@ -76,7 +76,7 @@ def _sequences(a: Any, v: Any, mode: Any) -> list[Array]:
     if mode not in _MODES and not (isinstance(mode, int) and 0 <= mode < len(_MODES)):
         raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
     found: list[Array] = [atleast_1d(as_array(x)) for x in (a, v)]
-    known(*found)
+    resolve_lengths(*found)
     for x in found:
         if x.ndim != 1:
             raise ValueError("object too deep for desired array")
@@ -140,7 +140,7 @@ def _of_length(n: int, x: Array) -> Array:
 
 def _coefficients(*given: Any) -> list[Array]:
     found: list[Array] = [atleast_1d(as_array(x)) for x in given]
-    known(*found)
+    resolve_lengths(*found)
     return found
 
 
@@ -352,7 +352,7 @@ def polyfit(
     order = operator.index(deg) + 1
     points, values = as_array(x) + 0.0, as_array(y) + 0.0
     weights = None if w is None else as_array(w) + 0.0
-    known(points, values, weights)
+    resolve_lengths(points, values, weights)
     _check(order - 1, points, values, weights)
     dtype = np.linalg.lstsq(np.ones((1, 1), points.dtype), np.ones(1, values.dtype))[0].dtype
     n = points.size

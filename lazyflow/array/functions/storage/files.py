@@ -16,7 +16,7 @@ import numpy as np
 
 from lazyflow.array.chunks import Chunks, length
 from lazyflow.array.core import Array
-from lazyflow.array.evaluation import known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ChunksLike, as_array
 from lazyflow.array.functions.storage.loading import from_array
 from lazyflow.array.functions.storage.storing import StoreTarget, identity, store
@@ -183,7 +183,7 @@ def to_hdf5(filename: Any, *args: Any, chunks: Any = True, **kwargs: Any) -> Non
     arrays = list(data.values())
     for x in arrays:
         check_is_numpy(x.expr, "to_hdf5()")
-    known(*arrays)
+    resolve_lengths(*arrays)
     with h5py.File(filename, mode="a") as file:
         targets = [
             file.require_dataset(

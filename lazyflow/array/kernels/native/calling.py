@@ -184,7 +184,8 @@ class PassCall:
         self.into = frozenset(sources.outs)
         self.first = (*compiler.flag_functions(), *loops)
         self.room = scratch * PIECE * 8
-        kinds = [_kind(plan, at) for at in some.outputs]
+        reductions = [plan.lowered.outputs[at].reduction for at in some.outputs]
+        kinds = [None if each is None else each.kind for each in reductions]
         self.draws = any(type(x) is DrawnBlock for x in sources.arrays)
         self._place_results(plan, some, kinds)
         self._place_states(plan, some, kinds)
@@ -315,12 +316,6 @@ def _shrunk(array: np.ndarray, count: int) -> np.ndarray:
         return array[:count].copy()
     array.resize(count, refcheck=False)
     return array
-
-
-def _kind(plan: BlockPlan, at: int) -> Kind | None:
-    """Return the kind of an output's reduction; None if it is not reduced."""
-    reduction = plan.lowered.outputs[at].reduction
-    return None if reduction is None else reduction.kind
 
 
 def _dtype(plan: BlockPlan, at: int) -> np.dtype[Any]:

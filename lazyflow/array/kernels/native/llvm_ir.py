@@ -424,7 +424,7 @@ class Writer(Text):
         numbers += [f"{way}{at}" for at in self.in_rows for way in ("across", "along")]
         numbers += [f"{what}{at}" for at in range(len(self.scans)) for what in ("span", "lines")]
         self.arguments("i64", "%numbers", numbers)
-        most = max([call_size(step) for step in self.steps], default=1)
+        most = max([len(step.operands) + len(step.results) for step in self.steps], default=1)
         for name in ("args", "steps"):
             b.do(f"%{name} = alloca [{most} x ptr]")
         b.do("%count = alloca i64")
@@ -673,8 +673,3 @@ class Writer(Text):
 def called(steps: Sequence[LoweredStep]) -> list[LoweredStep]:
     """Return those of the steps after a loop that are NumPy's own loops."""
     return [step for step in steps if not isinstance(step.op, ScanOperation)]
-
-
-def call_size(step: LoweredStep) -> int:
-    """Return how many arguments the loop of a step has."""
-    return len(step.operands) + len(step.results)
