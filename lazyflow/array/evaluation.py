@@ -1,4 +1,9 @@
-"""How arrays are computed: tasks, whole arrays of blocks, and lengths that depend on values."""
+"""How arrays are computed: tasks, whole arrays of blocks, and lengths that depend on values.
+
+`as_tasks` runs the passes over all wanted expressions at once, lowers them to tasks of blocks, and
+checks them against `memory_limit`. `compute` assembles the blocks to arrays, where possible by
+tasks that write into the result. `resolve_lengths` computes lengths such as that of `x[mask]`.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Where to look::
     rows become chunks       data/inputs.py: `parts_of`
     a step of SAGA           kernels/steps.py; the order of its rows: solvers/stochastic.py
     a solver stops           solvers/stopping.py: `StopRule`
-    "auto" chooses a solver  `fit` in estimators/logistic_regression.py and least_squares.py
+    "auto" chooses a solver  estimators/logistic_regression.py: `_solver_of`; `fit` of the others
 
 Modules are imported on first use. Estimators and `chunked` need scikit-learn:
 ``pip install "lazyflow[learn]"``.

@@ -2,6 +2,12 @@
 
 Operations are grouped by nodes, not by blocks. A group becomes one `Fused` node: a program of
 steps over the inputs that the group reads.
+
+An operation joins the groups of all that read it (`_Fusion._groups`). It begins a group of its own,
+and its result is written to memory, where its result is wanted; where a reader stretches it to a
+larger shape or needs whole blocks of it; where readers in several groups would repeat more than
+`CHEAP` quick steps. Reductions over the same axes of the same source share one program
+(`_bundle_key`). `la.report` shows these reasons.
 """
 
 from __future__ import annotations

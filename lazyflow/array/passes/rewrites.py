@@ -278,7 +278,7 @@ def views_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     """
     if not any(isinstance(node, View) and _may_move(node) for node in below(wanted)):
         return wanted
-    found = _found(wanted)
+    found = _nodes_by_view(wanted)
     return [found[node, None] for node in wanted]
 
 
@@ -287,7 +287,7 @@ def explain_moves(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> 
 
     One stays above a node that has other users, or needs all of what is below it.
     """
-    found = _found(before)
+    found = _nodes_by_view(before)
     passed: dict[str, dict[str, None]] = {}
     for (node, selection), made in found.items():
         if selection is None or not node.inputs or isinstance(node, View):
@@ -308,12 +308,12 @@ def _may_move(node: View) -> bool:
     )
 
 
-def _found(wanted: Sequence[Expr]) -> dict[tuple[Expr, Seen], Expr]:
+def _nodes_by_view(wanted: Sequence[Expr]) -> dict[tuple[Expr, Seen], Expr]:
     """Return each node, as seen through each view that it is wanted through."""
-    return answered(wanted, partial(_recipe_of_view, _passed(wanted)), _give_lines)
+    return answered(wanted, partial(_recipe_of_view, _moved_through(wanted)), _give_lines)
 
 
-def _passed(wanted: Sequence[Expr]) -> set[Expr]:
+def _moved_through(wanted: Sequence[Expr]) -> set[Expr]:
     """Return the nodes that views move through, the users of each being known before it."""
     nodes = below(wanted)
     steps = _steps(nodes)
