@@ -45,9 +45,9 @@ def _array_namespace(*, api_version: str | None = None) -> ModuleType:
 def asked_by_sklearn() -> bool:
     """Tell whether a function of scikit-learn that computes with arrays asks for an attribute.
 
-    With ``array_api_dispatch=True`` it counts classes, and rows of a class, by ``shape[0]``, for
-    which the standard allows None where values tell; all of its classifiers and their metrics do.
-    Without, it only checks the arguments of `lazyflow.learn`, which computes nothing for that.
+    With ``array_api_dispatch=True`` its classifiers and metrics count classes, and rows of a class,
+    by ``shape[0]``, although the standard allows None for lengths that depend on values. Without
+    it, scikit-learn only checks the arguments of `lazyflow.learn`, and nothing is computed.
     """
     name: str = sys._getframe(2).f_globals.get("__name__", "")
     if not name.startswith("sklearn."):
@@ -63,7 +63,7 @@ class AsObjects:
 
     @property
     def flat(self: Any) -> Any:
-        """An iterator over the elements, computed; to write, there is ``x.ravel()[places]``."""
+        """An iterator over the computed elements; ``x.ravel()[places] = ...`` writes."""
         found = self.compute()
         found.setflags(write=False)
         return found.flat

@@ -1,7 +1,7 @@
 """Lengths of chunks: those that users give in many forms, and those that are chosen.
 
-``"auto"`` gives chunks of up to ``config.chunk_bytes`` with whole short rows; for a store, multiples
-or parts of its own chunks. Chunks depend on shape, dtype and settings, never on the
+``"auto"`` gives chunks of up to ``config.chunk_bytes`` with whole short rows, and for a store
+multiples or parts of its own chunks. Chunks depend on shape, dtype and settings, never on the
 number of workers: so the order of sums, and their bits, are the same everywhere.
 """
 

@@ -34,9 +34,10 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
     Attributes
     ----------
     shape, dtype, ndim, size, itemsize, nbytes, T, mT, real, imag
-        As NumPy's; a length is None in `shape` if it is known only when something was computed.
+        As NumPy's; a length in `shape` is None if it depends on values that are not computed.
     chunks, numblocks, chunksize, npartitions
-        The lengths of the chunks of each axis; how many there are; the largest; how many in all.
+        The lengths of the chunks of each axis; their numbers by axis; the largest lengths; the
+        number of all chunks.
     expr
         The expression that is computed.
 
@@ -68,7 +69,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Lengths of the axes; None: not known yet. For scikit-learn, which counts, computed."""
+        """Lengths of the axes; None if unknown. For scikit-learn, which counts by it, computed."""
         shape = self._expr.shape
         if None in shape and asked_by_sklearn():
             return self.with_known_sizes()._expr.shape
@@ -166,7 +167,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
     # -- sizes --------------------------------------------------------------------------------
 
     def with_known_sizes(self) -> Self:
-        """Find out the lengths that are not known; computes what they depend on, once.
+        """Compute the unknown lengths, with only what they depend on; return the array itself.
 
         >>> import lazyflow.array as la
         >>> x = la.arange(6, chunks=2)
@@ -220,7 +221,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
         return transposed_seen(self, axes or None)
 
     def flatten(self, order: str = "C") -> Array:
-        """Return the elements one after the other, as an array of its own.
+        """Return the elements along one axis, as an independent array.
 
         >>> import lazyflow.array as la
         >>> la.ones((2, 3)).flatten().shape
@@ -255,7 +256,7 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
     # -- values ---------------------------------------------------------------------------------
 
     def compute(self, **options: Any) -> Any:
-        """Return the array as NumPy's; `options` are those of `lazyflow.compute`.
+        """Return the result as a NumPy array; `options` are those of `lazyflow.compute`.
 
         >>> import lazyflow.array as la
         >>> (la.arange(3, chunks=2) * 2).compute()

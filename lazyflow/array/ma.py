@@ -55,11 +55,12 @@ class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
     Attributes
     ----------
     data, mask
-        The values, and which of them are masked: chunked arrays that share what is written.
+        The values, and the mask: chunked arrays. A write into them changes the masked array, and
+        vice versa.
     fill_value
-        What `filled` has for masked elements; it may be set.
+        The value of masked elements in `filled`; it may be set.
 
-    The attributes that tell of shape, type and chunks are those of `lazyflow.array.Array`.
+    The attributes for shape, dtype and chunks are those of `lazyflow.array.Array`.
 
     Examples
     --------
@@ -105,7 +106,7 @@ class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
 
     @property
     def fill_value(self) -> Any:
-        """What `filled` has for masked elements; that of the type, as NumPy has it, if not set."""
+        """The value of masked elements in `filled`; by default NumPy's for the dtype."""
         return _checked_fill(self._fill, self.dtype)
 
     @fill_value.setter
@@ -115,7 +116,7 @@ class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
         self._fill = None if value is None else _checked_fill(value, self.dtype)
 
     def filled(self, fill_value: Any = None) -> Array:
-        """Return a chunked array with `fill_value` for what is masked; as ``np.ma.filled``."""
+        """Return a chunked array with `fill_value` for masked elements; as ``np.ma.filled``."""
         value = self.fill_value if fill_value is None else _checked_fill(fill_value, self.dtype)
         return self._with(value)
 
@@ -190,7 +191,7 @@ class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
     # -- as a collection --------------------------------------------------------------------
 
     def compute(self, **options: Any) -> Any:
-        """Return the array as NumPy's with a mask; one element as a scalar, or ``np.ma.masked``."""
+        """Return NumPy's masked array; without axes, a scalar or ``np.ma.masked``."""
         __tracebackhide__ = True  # for IPython and pytest
         return evaluate.compute(self, **options)[0]
 
@@ -348,7 +349,7 @@ def _checked_fill(value: Any, dtype: Any) -> Any:
 
 
 def as_masked(x: Any, **chunks: Any) -> MaskedArray:
-    """Return a chunked array with a mask of anything that is an array; nothing may be masked."""
+    """Return any array as a chunked masked array."""
     if isinstance(x, MaskedArray):
         return x
     if isinstance(x, np.ma.MaskedArray):
@@ -621,7 +622,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 
 
 def masked_call(name: str) -> Callable[..., Any]:
-    """Return the function that stands for one of `lazyflow.array` where an array has a mask."""
+    """Return the masked counterpart of a function of `lazyflow.array`."""
     return _RULES.get(name) or partial(_refused, name)
 
 
@@ -712,14 +713,14 @@ masked_object = _masked_if("masked_object", np.equal, with_fill=True)
 
 
 def masked_inside(x: Any, v1: Any, v2: Any, copy: bool = True) -> MaskedArray:
-    """Return `x` masked where it is between two values, in any order, or one of them."""
+    """Return `x` masked inside of an interval, whose ends may be in any order."""
     low, high = min(v1, v2), max(v1, v2)
     data = as_masked(x)._data
     return masked_where((data >= low) & (data <= high), x, copy)
 
 
 def masked_outside(x: Any, v1: Any, v2: Any, copy: bool = True) -> MaskedArray:
-    """Return `x` masked where it is not between two values, in any order, nor one of them."""
+    """Return `x` masked outside of an interval, whose ends may be in any order."""
     low, high = min(v1, v2), max(v1, v2)
     data = as_masked(x)._data
     return masked_where((data < low) | (data > high), x, copy)
@@ -729,7 +730,7 @@ def masked_values(
     x: Any, value: Any, rtol: float = 1e-5, atol: float = 1e-8, copy: bool = True,
     shrink: bool = True,
 ) -> MaskedArray:
-    """Return `x` masked where it is nearly a value, within bounds as of `isclose`."""
+    """Return `x` masked where it is close to a value, within the tolerances of `isclose`."""
     if getattr(value, "shape", ()):
         raise ValueError("masked_values takes one value, which is the fill value, not an array")
     data = filled(x, value)
@@ -757,12 +758,12 @@ def fix_invalid(
 
 
 def filled(a: Any, fill_value: Any = None) -> Array:
-    """Return a chunked array without a mask, with the fill value for what is masked."""
+    """Return a chunked array without a mask; masked elements get the fill value."""
     return as_masked(a).filled(fill_value) if _has_mask(a) else as_array(a)
 
 
 def getdata(a: Any) -> Array:
-    """Return the values, masked or not; those below a mask are not specified after operations."""
+    """Return the values, masked or not; after operations, masked ones are unspecified."""
     return as_masked(a)._data
 
 
@@ -772,7 +773,7 @@ def getmaskarray(a: Any) -> Array:
 
 
 def set_fill_value(a: Any, fill_value: Any) -> None:
-    """Set what `filled` has for masked elements of an array; nothing if it has no mask."""
+    """Set the fill value of a masked array; other arrays are left alone."""
     if isinstance(a, MaskedArray):
         a.fill_value = fill_value
 
@@ -791,7 +792,7 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
     keepdims: bool = False,
 ) -> Any:
-    """Return the weighted mean of what is not masked; parameters are those of ``np.average``."""
+    """Return the weighted mean of unmasked elements; parameters as of ``np.average``."""
     x = as_masked(a)
     if weights is None:
         found, total = _mean(x, axis, keepdims=keepdims), x.count(axis, keepdims)
@@ -820,7 +821,7 @@ def nonzero(a: Any) -> tuple[Array, ...]:
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Return elements of `x` where the condition holds, else of `y`; masked where it is.
+    """Return elements of `x` where the condition holds, else of `y`; masked where that is masked.
 
     With the condition alone it is `nonzero`.
     """

@@ -36,7 +36,7 @@ def asarray(
     device: str | None = None, copy: bool | None = None, like: Any = None,
     allow_unknown_chunksizes: bool = True, **keywords: Any,
 ) -> Array:
-    """Return a chunked array of anything that NumPy makes an array of; chunked arrays as they are.
+    """Return `a` as a chunked array; chunked arrays themselves.
 
     With ``copy=True`` a later write into `a` changes nothing; with ``copy=False`` ValueError is
     raised if a copy is needed. Other keywords, such as ``chunks=``, are those of `from_array`, for
@@ -165,7 +165,7 @@ def full(
     Raises
     ------
     ValueError
-        `fill_value` is an array with axes; `broadcast_to` repeats it.
+        `fill_value` is an array with axes: use `broadcast_to` instead.
 
     Examples
     --------
@@ -262,7 +262,7 @@ def full_like(
     subok: bool = True, shape: ShapeLike | None = None, *, chunks: ChunksLike | None = None,
     device: str | None = None,
 ) -> Array:
-    """Return an array with one value everywhere, and else the shape, dtype and chunks of `a`.
+    """Return an array with one value everywhere, and the shape, dtype and chunks of `a`.
 
     >>> import lazyflow.array as la
     >>> la.full_like(la.arange(3), 9).compute()

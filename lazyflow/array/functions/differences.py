@@ -52,8 +52,8 @@ def cumsum(
     Parameters
     ----------
     method
-        How blocks get the sum of those before them: one after the other ("sequential"), or by a
-        tree ("blelloch"), of fewer steps in a row. Blocks themselves are scanned at the same time.
+        How blocks get the sum of the blocks before them: one after the other ("sequential"), or by
+        a tree ("blelloch"), which has fewer sequential steps. The scans of blocks run in parallel.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
     out: Array | None = None, include_initial: bool = False,
 ) -> Array:
-    """Return cumulative sums as the Array API has them; parameters as ``np.cumulative_sum``.
+    """Return the Array API's cumulative sums; parameters are those of ``np.cumulative_sum``.
 
     >>> import lazyflow.array as la
     >>> la.cumulative_sum(la.arange(1, 4, chunks=2), include_initial=True).compute()
@@ -120,7 +120,7 @@ def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None,
     out: Array | None = None, include_initial: bool = False,
 ) -> Array:
-    """Return cumulative products as the Array API has them; parameters as ``np.cumulative_prod``.
+    """Return the Array API's cumulative products; parameters as ``np.cumulative_prod``.
 
     >>> import lazyflow.array as la
     >>> la.cumulative_prod(la.arange(1, 4, chunks=2)).compute()
@@ -152,8 +152,8 @@ def _array_api(
 def neighbours(x: Array, axis: int, apart: int = 1) -> tuple[Array, Array]:
     """Return all but the last and all but the first elements along an axis, in equal chunks.
 
-    Left as they are, their chunks would be cut at the places of both. They get those of the one
-    that has fewer, so that what `diff` prepends leaves no block of its own.
+    Otherwise operations would cut both at the ends of either. They get the chunks of the one with
+    fewer, so that `diff`'s `prepend` gets no block of its own.
     """
     before = along(x, axis, slice(None, -apart))
     after = along(x, axis, slice(apart, None))

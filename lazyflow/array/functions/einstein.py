@@ -29,7 +29,7 @@ def product(
 ) -> Expr:
     """Return the product of two nodes, summed over labels that are not in `out`.
 
-    Labels stand once in each; lengths are equal, or 1 in one of both.
+    Each node has a label once; lengths are equal, or 1 in one of the nodes.
     """
     dtype = np.dtype(dtype)
     of_one = dict(zip(first, one.shape, strict=True))
@@ -97,8 +97,8 @@ def einsum(
 ) -> Array:
     """Return sums of products by subscripts; parameters are those of ``np.einsum``.
 
-    Two operands are multiplied at a time, more of them in the order that ``np.einsum_path``
-    finds (`optimize`; greedily if that is False).
+    Operands are multiplied two at a time, in the order of ``np.einsum_path`` (`optimize`; the
+    greedy one if that is False).
 
     >>> import lazyflow.array as la
     >>> x = la.ones((2, 3), chunks=2)
@@ -126,7 +126,7 @@ def einsum(
 
 
 def einsum_path(*operands: Any, optimize: Any = "greedy", **options: Any) -> Any:
-    """Return in which order products are made, and a table of it; of shapes only.
+    """Return the order of products, and a table of it; only shapes are read.
 
     Parameters are those of ``np.einsum_path``.
 

@@ -47,7 +47,7 @@ def call_ufunc(
     subok: bool = True,
     **others: Any,
 ) -> Any:
-    """Return what a ufunc gives for arrays; options are those of ufuncs of NumPy."""
+    """Return the results of a ufunc for arrays; options are those of NumPy's ufuncs."""
     if others:
         raise TypeError(
             f"{ufunc.__name__}() of chunked arrays takes out=, where=, casting= and dtype=, not "
@@ -129,7 +129,7 @@ _COMPARE: dict[np.ufunc, Any] = {np.equal: operator.eq, np.not_equal: operator.n
 
 
 def compared(ufunc: np.ufunc, x: Array, other: Any) -> Any:
-    """Return ``x == other`` or ``x != other``: what has nothing in common is not equal."""
+    """Return ``x == other`` or ``x != other``; values of types without comparison are not equal."""
     if x.dtype.kind == "V":
         given = _ufunc_operand(other)
         if isinstance(given, Expr) and given.dtype.kind == "O":
@@ -166,14 +166,14 @@ def astype(
 ) -> Array:
     """Return the array with elements of another dtype; parameters are those of ``np.astype``.
 
-    A `dtype` without a length (``str``, ``"S"``) or without a unit (``"M8"``) is what NumPy makes
-    of it. Of objects, and for dates of texts, only the values tell what that is: then they are
-    computed now, and again when the result is. ``"U10"`` or ``"M8[s]"`` say it without that.
+    A `dtype` without a length (``str``, ``"S"``) or a unit (``"M8"``) gets NumPy's. For objects,
+    and for texts as dates, this depends on the values: they are computed now, and again with the
+    result. ``"U10"`` or ``"M8[s]"`` avoid that.
 
     Raises
     ------
     TypeError
-        `casting` does not allow it.
+        `casting` does not allow the cast.
 
     Examples
     --------
@@ -260,7 +260,7 @@ around = round
 
 
 def of_each(function: Any, x: Any, out: Any = None, **keywords: Any) -> Array:
-    """Apply a function of NumPy, whose dtype is that which it gives for one element."""
+    """Apply a function of NumPy; the dtype of the result is found by a call for one element."""
     node = as_node(x)
     dtype = function(np.ones(1, node.dtype), **keywords).dtype
     return as_result(elementwise.function(function, (node,), dtype, **keywords), out)
@@ -309,7 +309,7 @@ def _with_part(x: Any, values: Any, part: str) -> Any:
 
 
 def conjugated(x: Any) -> Array:
-    """Return complex conjugates; of real numbers what NumPy's function gives."""
+    """Return complex conjugates; real numbers as by NumPy's function."""
     return call_ufunc(np.conjugate, (as_array(x),))
 
 
@@ -357,7 +357,7 @@ def nan_to_num(
 
 
 def copy(a: ArrayLike, order: str = "K") -> Array:
-    """Return an equal array of its own, which in-place operations on the other do not change.
+    """Return an independent copy: in-place operations on `a` do not change it.
 
     Parameters are those of ``np.copy``, without `subok`.
 

@@ -35,7 +35,7 @@ _RULES = ("auto", "doane", "fd", "rice", "scott", "sqrt", "sturges")
 
 
 def number_of_bins(x: Array, rule: str, limits: Any) -> int:
-    """Return how many bins a rule gives for the elements between limits; None: for all.
+    """Return the number of bins by a rule for elements between limits; None: for all.
 
     Their extremes, and where the rule needs them their quartiles or moments, are computed now: the
     shape of a histogram depends on them.
@@ -105,7 +105,7 @@ class Counts(TreeReduction):
     """A histogram of each block, added up.
 
     bins
-        How many bins there are, all as wide; None: edges are given, or there are several axes.
+        The number of bins of equal width; None: edges are given, or there are several axes.
     count
         Of axes.
     weighted
@@ -147,9 +147,9 @@ class Counts(TreeReduction):
 
 @dataclass(frozen=True)
 class WeightsBefore(TreeReduction):
-    """The weights of what is below each edge: where NumPy makes a histogram of their differences.
+    """The weights below each edge, for cases where NumPy takes the differences of these.
 
-    In the type of the weights: what overflows or is NaN goes on into the bins above.
+    In the type of the weights, so overflow and NaN continue into the bins above.
     """
 
     dtype: Any
@@ -177,10 +177,10 @@ class WeightsBefore(TreeReduction):
 
 @dataclass(frozen=True)
 class Edges(TreeReduction):
-    """Edges of bins over the range of what is there.
+    """Edges of bins over the range of the elements.
 
     several
-        As for several axes, which give whole numbers other edges than one does.
+        Edges as for several axes, where NumPy's for whole numbers differ.
     """
 
     bins: int
@@ -285,9 +285,9 @@ def histogram(
 ) -> tuple[Array, Array]:
     """Return how many elements fall into each bin, and the edges of the bins.
 
-    Parameters are those of ``np.histogram``. The name of a rule as `bins`, ``"auto"``, computes
-    what the rule needs now. Without `range`, the smallest and the largest element are found first,
-    so blocks are read twice.
+    Parameters are those of ``np.histogram``. The name of a rule as `bins`, such as ``"auto"``,
+    computes the numbers for the rule now. Without `range`, the smallest and the largest element are
+    found first, so blocks are read twice.
 
     >>> import lazyflow.array as la
     >>> counts, edges = la.histogram(la.arange(10, chunks=3), bins=2)

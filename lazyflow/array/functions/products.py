@@ -186,7 +186,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
 
 
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
-    """Return the Kronecker product: `b` times each element of `a`, in the place of that.
+    """Return the Kronecker product: each element of `a` replaced by that element times `b`.
 
     >>> import lazyflow.array as la
     >>> la.kron(la.asarray([1, 10]), la.asarray([1, 2, 3])).compute()

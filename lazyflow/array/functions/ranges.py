@@ -47,9 +47,9 @@ def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *,
     chunks: ChunksLike = "auto", device: str | None = None,
 ) -> Array:
-    """Return the numbers from `start`, or 0, to before `stop`, `step` apart.
+    """Return the numbers from `start` (default 0) up to, without, `stop`, `step` apart.
 
-    Each block is made by its own task: no task holds all of them.
+    Each block is made by its own task.
 
     >>> import lazyflow.array as la
     >>> la.arange(2, 10, 3).compute()
@@ -121,7 +121,7 @@ def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, *,
     chunks: ChunksLike = "auto",
 ) -> Array:
-    """Return `num` numbers from `start` to `stop`, each the one before it times the same factor.
+    """Return `num` numbers from `start` to `stop` with equal ratios.
 
     Parameters are those of ``np.geomspace``.
 
@@ -330,7 +330,7 @@ def indices(
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: ChunksLike = "auto") -> Any:
-    """Return the indices of what is on and below a diagonal of an ``n`` by ``m`` matrix.
+    """Return the indices of elements on and below a diagonal of an ``n`` by ``m`` matrix.
 
     >>> import lazyflow.array as la
     >>> rows, columns = la.tril_indices(3)
@@ -341,7 +341,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None, *, chunks: ChunksLike
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None, *, chunks: ChunksLike = "auto") -> Any:
-    """Return the indices of what is on and above a diagonal of an ``n`` by ``m`` matrix.
+    """Return the indices of elements on and above a diagonal of an ``n`` by ``m`` matrix.
 
     >>> import lazyflow.array as la
     >>> rows, columns = la.triu_indices(3, k=1)
@@ -359,7 +359,7 @@ def _matrix(arr: Any) -> Array:
 
 
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> Any:
-    """Return the indices of what is on and below a diagonal of this matrix.
+    """Return the indices of elements on and below a diagonal of this matrix.
 
     >>> import lazyflow.array as la
     >>> rows, columns = la.tril_indices_from(la.ones((2, 2)))
@@ -371,7 +371,7 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> Any:
 
 
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> Any:
-    """Return the indices of what is on and above a diagonal of this matrix.
+    """Return the indices of elements on and above a diagonal of this matrix.
 
     >>> import lazyflow.array as la
     >>> rows, columns = la.triu_indices_from(la.ones((2, 2)))
@@ -408,7 +408,7 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
 
 
 def mask_indices(n: int, mask_func: Any, k: Any = 0) -> tuple[Array, ...]:
-    """Return the indices of what a function such as `triu` leaves of an ``n`` by ``n`` matrix.
+    """Return the indices that a function such as `triu` keeps of an ``n`` by ``n`` matrix.
 
     >>> import lazyflow.array as la
     >>> [each.compute() for each in la.mask_indices(2, la.triu)]

@@ -27,24 +27,24 @@ from lazyflow.store.sizes import format_bytes
 
 
 def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
-    """Tell what computing some arrays together would run. Nothing is computed.
+    """Describe the tasks that would compute some arrays together. Nothing is computed.
 
     Parameters
     ----------
     *arrays
         Arrays.
     keep
-        As for `persist`: the chunks of the arrays stay as they are.
+        As for `persist`: the arrays keep their chunks.
     explain
-        Say first what each pass did to the arrays: which views were moved, for example.
+        First list the changes of each pass, such as views that were moved.
 
     Returns
     -------
-    A line for each kind of task: how many, what is fused in it, the elements of a block, what is
-    read; below it whether a kernel runs it or NumPy's functions, and why its group ends there. The
-    last line is the projected peak: bytes of blocks that are in memory at once when ``num_workers``
-    of `config` (by default one for each core) run the tasks, without what functions use inside and
-    what was there before.
+    A line for each kind of task: its number, the fused operations, the elements of a block, and the
+    bytes read; below it, whether a kernel or NumPy's functions run it, and why its group ends
+    there. The last line is the projected peak: bytes of blocks in memory at once, when
+    ``num_workers`` of `config` (default: one for each core) run the tasks. It leaves out memory
+    that functions use inside, and values that were in memory before.
 
     Examples
     --------

@@ -88,7 +88,7 @@ class TallFactors(Expr):
     inputs
         A matrix in one column of several blocks, each at least as high as wide.
     finish
-        Called with Q and R of the last step; returns what takes the place of Q, and results.
+        Called with Q and R of the last step; returns the replacement of Q, and results.
     count
         How many it returns.
     with_q
@@ -207,7 +207,7 @@ def finished(finish: Any, *factors: Any) -> tuple[Any, ...]:
 
 
 def times_part(q: Any, above: Any, number: int) -> Any:
-    """Return Q of a block times its part of what the R factors around it are multiplied by."""
+    """Return Q of a block times its part of the Q factor above it in the tree."""
     n = q.shape[1]
     with share_of_threads(_MANY):
         return q @ above[number * n:(number + 1) * n]
@@ -274,9 +274,9 @@ def tall(
 def qr(a: ArrayLike, mode: Literal["reduced", "complete", "r", "raw"] = "reduced") -> Any:
     """Return QR factors; parameters are those of ``np.linalg.qr``.
 
-    A matrix at least four times as high as wide is read once, in blocks of rows (`tsqr`); the first
-    columns of one wider than high are decomposed (`sfqr`); another, or a stack, is whole in a task.
-    The signs of columns may differ from NumPy's.
+    A matrix at least four times as high as wide is read once, in blocks of rows (`tsqr`); of a
+    matrix wider than high the first columns are decomposed (`sfqr`); any other, and each of a
+    stack, is whole in one task. The signs of columns may differ from NumPy's.
 
     Parameters
     ----------
@@ -563,8 +563,9 @@ def svd_compressed(
 def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EigResult:
     """Return eigenvalues, in rising order, and eigenvectors of matrices equal to their adjoints.
 
-    Each matrix is whole in a task: LAPACK's method has no blocks. Of the covariances of a tall
-    matrix, `svd` of that gives them without: the squares of the singular values, and Vh.
+    Each matrix is whole in a task: LAPACK's method has no blocks. For covariances of a tall matrix,
+    `svd` of the matrix itself works by blocks: the eigenvalues are the squares of the singular
+    values, the eigenvectors are in Vh.
 
     Examples
     --------
@@ -601,7 +602,7 @@ def _complex_eigvals(a: Any) -> Any:
 def eig(a: ArrayLike) -> EigResult:
     """Return eigenvalues and right eigenvectors of square matrices, each whole in a task.
 
-    Both are complex; NumPy's are real if the values turn out to be.
+    Both are always complex; NumPy's are real if all imaginary parts are 0.
 
     Examples
     --------
@@ -671,8 +672,8 @@ def panels(x: Array, dtype: Any) -> Panels:
 def lu(a: ArrayLike) -> tuple[Array, Array, Array]:
     """Return P, L and U of ``a == P @ L @ U``: a permutation and triangles, as scipy.linalg.lu.
 
-    Pivots are searched in whole columns, so it is as stable as LAPACK's; dask searches those of a
-    diagonal block in that block. A large square matrix is cut into panels of columns.
+    Pivots are searched in whole columns, so it is as stable as LAPACK's; dask searches them in the
+    diagonal block only. A large square matrix is cut into panels of columns.
 
     Examples
     --------

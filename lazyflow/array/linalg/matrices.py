@@ -79,7 +79,7 @@ def square(a: Any) -> Array:
     Raises
     ------
     LinAlgError
-        They are none.
+        The matrices are not square.
     """
     x = matrices(a)
     if x.shape[-1] != x.shape[-2]:
@@ -95,7 +95,7 @@ def adjoint(x: Array) -> Array:
 
 
 def trial(function: Callable[..., Any], *arrays: Array, **keywords: Any) -> list[np.ndarray]:
-    """Return what a function gives for no matrices of these shapes and types, as arrays.
+    """Return the results of a function for empty stacks of these matrices, as arrays.
 
     So NumPy's errors for wrong shapes and types come at the call, and its dtypes are known.
     """
@@ -105,7 +105,7 @@ def trial(function: Callable[..., Any], *arrays: Array, **keywords: Any) -> list
 
 
 def type_of(*arrays: Array) -> np.dtype[Any]:
-    """Return the dtype that LAPACK works in; raises TypeError for one that it does not have."""
+    """Return the dtype that LAPACK computes in; raises TypeError if there is none."""
     return np.result_type(*[
         trial(np.linalg.qr, x if x.ndim > 1 else x[None])[0].dtype for x in arrays
     ])
@@ -151,7 +151,7 @@ def is_small(x: Array) -> bool:
 
 
 def parts_of(x: Array) -> tuple[int, ...]:
-    """Return the lengths in which both axes of a square matrix are cut, few enough of them."""
+    """Return chunks for both axes of a square matrix: few enough for panels."""
     sizes = max(x.chunks, key=len)
     return together(sizes, -(-sum(sizes) // _MOST))
 

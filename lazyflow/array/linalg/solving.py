@@ -51,8 +51,8 @@ def _right(a: Array, b: Any, function: str) -> tuple[Array, bool]:
 def solve(a: ArrayLike, b: ArrayLike, *, assume_a: str = "gen") -> Array:
     """Return x of ``a @ x == b``, by LU factors with partial pivoting.
 
-    A large matrix is cut into panels of columns, and `b` into its own; a stack, or what LAPACK does
-    at once in a task, is whole there.
+    A large matrix is cut into panels of columns, and `b` into blocks of columns; stacks and small
+    matrices are solved whole, by LAPACK in one task.
 
     Parameters
     ----------
@@ -151,14 +151,13 @@ def lstsq(
     b
         (M,) or (M, K).
     rcond
-        Singular values up to this part of the largest count as 0; None: eps times the larger of M
-        and N, and -1: eps.
+        Singular values up to this fraction of the largest count as 0. None: eps times the larger of
+        M and N; -1: eps.
 
     Returns
     -------
-    x (N,) or (N, K); sums of squared residuals (K,), or (1,) for a vector, and none if M <= N, as
-    NumPy's (which has none either if the rank is less than N: that is not known before); the rank;
-    singular values.
+    x (N,) or (N, K); sums of squared residuals: (K,), (1,) for a vector, (0,) if M <= N (NumPy's
+    are also empty if the rank is less than N, which is unknown here); the rank; singular values.
 
     Examples
     --------

@@ -339,7 +339,7 @@ class TriangularSolution(Expr):
 
 
 def less_times(block: Any, tile: Any, known: Any) -> Any:
-    """Return right sides less a tile times what is known of the solution."""
+    """Return right sides less a tile times the known part of the solution."""
     with share_of_threads(_MANY):
         return block - tile @ known
 

@@ -47,8 +47,8 @@ __all__ = ["Generator", "RandomState", "default_rng", "seed"]
 class Generator(Sampling):
     """Draws chunked arrays of distributions; made by `default_rng`, or of what that takes.
 
-    Methods are those of ``np.random.Generator``, with the same parameters but ``out=``, and
-    ``chunks=`` as of `normalize_chunks`. Seeds give other values than NumPy's do.
+    Methods are those of ``np.random.Generator``. They have the same parameters except ``out=``, and
+    ``chunks=`` as of `normalize_chunks`. The same seed gives other values than in NumPy.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Generator(Sampling):
     """
 
     def spawn(self, n_children: int) -> list[Self]:
-        """Return generators that draw other numbers than this one and each other.
+        """Return independent generators: they draw other numbers than this one and each other.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Generator(Sampling):
 
 
 class RandomState(Generator):
-    """`Generator` with the names that ``np.random.RandomState`` has; values are not NumPy's.
+    """`Generator` with the names of ``np.random.RandomState``; its values differ from NumPy's.
 
     Examples
     --------

@@ -338,9 +338,9 @@ class DrawOfBlocks:
 
 
 def drawn(draw: BoxedDraw, params: Sequence[Any], chunks: Chunks) -> Expr:
-    """Return what is drawn with lazy parameters: in blocks that end where boxes do.
+    """Return draws with lazy parameters, in blocks that end where boxes do.
 
-    So every element has the parameters and the random bits that it has in other chunks.
+    So every element has the same parameters and random bits as in other chunks.
     """
     sides = boxes(draw.shape)
     whole = tuple([
@@ -512,7 +512,7 @@ def _own_chunks(chunks: ChunksLike, params: tuple[Any, ...], shape: tuple[int, .
 
 
 def size_of(size: Size, least: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """Return the shape that `size` asks for; None: that of the parameters."""
+    """Return `size` as a shape; None: the shape of the parameters."""
     if size is None:
         return least
     shape = new_lengths(size)

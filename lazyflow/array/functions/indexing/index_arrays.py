@@ -31,7 +31,7 @@ def _mask(a: Any) -> Array:
 def argwhere(a: ArrayLike) -> Array:
     """Return the indices of elements that are not zero, a row for each element.
 
-    How many there are is known only when something was computed.
+    Their number is known only after a computation.
 
     >>> import lazyflow.array as la
     >>> la.argwhere(la.eye(3, chunks=2)).compute()

@@ -28,7 +28,7 @@ from lazyflow.graph.task import users_depth
 
 
 def view_as(x: Array, dtype: Any = None, order: str = "C") -> Array:
-    """Return the bytes of the elements seen as another type; the last axis takes up the rest."""
+    """Return the bytes of the elements as another type; the length of the last axis adapts."""
     if dtype is None:
         return x
     if order == "F":
@@ -87,13 +87,13 @@ def rechunk(
     x
         An array.
     chunks, limit
-        As of `normalize_chunks`; axes that a dict does not name keep theirs.
+        As of `normalize_chunks`; axes that are missing in a dict keep their chunks.
     balance
         Lengths of chunks are made equal, and a short last chunk becomes part of the others.
     block_size_limit
-        As `limit`, by dask's name.
+        dask's name for `limit`.
     method, threshold
-        Accepted because dask has them: each new block reads what it needs in one step.
+        Change nothing (dask's keywords): each new block reads its parts in one step.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def unify_chunks(*args: Any) -> tuple[dict[Any, Any], list[Any]]:
     ----------
     args
         An array, the names of its axes (letters of a text, or a tuple), the next array, ...
-        A value whose names are None is left as it is.
+        A value whose names are None is passed through.
 
     Returns
     -------

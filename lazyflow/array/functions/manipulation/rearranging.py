@@ -34,7 +34,7 @@ from lazyflow.array.nodes.reshaped import reshaped
 
 
 def along(x: Array, axis: int, key: Any) -> Array:
-    """Return what an index along one axis takes."""
+    """Return the part that an index along one axis takes."""
     return x[(*[slice(None)] * axis, key)]
 
 
@@ -106,7 +106,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 
 
 def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
-    """Return an array whose elements moved on along axes; those past the end come to the beginning.
+    """Return an array shifted along axes; elements past the end move to the beginning.
 
     Chunks stay as they are.
 
@@ -218,7 +218,7 @@ def _copies(x: Array, axis: int, count: int, place: int) -> Array:
 def array_split(
     ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[Array]:
-    """Return parts of an array along an axis, as even as can be, or cut at some indices.
+    """Return parts of an array along an axis, of about equal lengths or cut at some indices.
 
     >>> import lazyflow.array as la
     >>> [part.compute().tolist() for part in la.array_split(la.arange(7, chunks=4), 3)]
@@ -241,7 +241,7 @@ def array_split(
 
 
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """Return the parts of an array at each index of an axis, which they do not have.
+    """Return the parts of an array at each index of an axis, without this axis.
 
     >>> import lazyflow.array as la
     >>> [part.compute().tolist() for part in la.unstack(la.asarray([[1, 2], [3, 4]]), axis=1)]
@@ -260,7 +260,7 @@ def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 
     Raises
     ------
     ValueError
-        The axis does not divide into as many equal parts; `array_split` makes uneven ones.
+        The axis can't be divided into equal parts; `array_split` makes uneven ones.
 
     Examples
     --------
@@ -324,7 +324,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
 
     Parameters are those of ``np.trim_zeros``.
 
-    Where they end is computed when this is called.
+    The zeros are counted when this is called.
 
     >>> import lazyflow.array as la
     >>> la.trim_zeros(la.from_array([0, 0, 1, 0, 2, 0], chunks=3)).compute()
@@ -358,7 +358,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
 
 
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
-    """Return an array of a shape, filled with the elements again and again; as ``np.resize``.
+    """Return an array of another shape, filled with repeated elements, as ``np.resize``.
 
     >>> import lazyflow.array as la
     >>> la.resize(la.arange(3), (2, 4)).compute()

@@ -204,10 +204,10 @@ def reshape(
     Parameters
     ----------
     shape
-        A length or lengths; one may be -1: what is left.
+        A length or lengths; one may be -1, and follows from the others.
     order
-        In which they are taken and put: "C", "F", or "A", which is "F" for arrays whose elements
-        are computed in that order in memory, such as ``x.T``.
+        Order of the elements in both shapes: "C", "F", or "A": "F" for arrays that are computed in
+        that order in memory, such as ``x.T``, else "C".
     copy
         As of ``np.reshape``: True returns an independent array; False raises ValueError where a
         view of `a` is impossible.
@@ -272,14 +272,14 @@ def _without_unknown(
 def reshape_blockwise(x: ArrayLike, shape: ShapeLike, chunks: Any = None) -> Array:
     """Return an array whose blocks are those of `x` in another shape: the order is not NumPy's.
 
-    Neighbouring axes become one, so that nothing is rechunked; or one becomes several.
+    Neighbouring axes are joined, or one is divided, without a rechunk.
 
     Parameters
     ----------
     x
         The array.
     shape
-        A length or lengths; one may be -1: what is left.
+        A length or lengths; one may be -1, and follows from the others.
     chunks
         For each axis the lengths of the chunks of the result: needed if it has more axes than `x`,
         to undo a reshape of blocks.
@@ -287,7 +287,7 @@ def reshape_blockwise(x: ArrayLike, shape: ShapeLike, chunks: Any = None) -> Arr
     Raises
     ------
     NotImplementedError
-        Several axes would become several others.
+        Several axes would become several other axes.
     ValueError
         `chunks` is left out where it is needed, or does not fit.
 
@@ -338,7 +338,7 @@ def reshape_method(
     x: Array, *shape: Any, order: str = "C", copy: bool | None = None, merge_chunks: bool = True,
     limit: int | str | None = None,
 ) -> Array:
-    """As `reshape`, with the lengths as one argument or several."""
+    """Call `reshape`, with the lengths as one argument or several."""
     return reshape(
         x, shape[0] if len(shape) == 1 else shape, order, copy=copy, merge_chunks=merge_chunks,
         limit=limit,
@@ -389,8 +389,8 @@ def broadcast_to(
     Parameters
     ----------
     chunks
-        Of the result, as of `normalize_chunks`. Left out: those of the array, and automatic ones
-        along axes that it repeats.
+        Of the result, as of `normalize_chunks`. None: those of the array, and automatic ones along
+        repeated axes.
 
     Examples
     --------

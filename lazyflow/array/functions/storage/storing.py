@@ -44,11 +44,11 @@ _ONE_WRITER = ("h5py", "netCDF4", "xarray")
 
 
 class StoreTarget:
-    """What is written to, and where in it; an argument of tasks that is not searched.
+    """A store and the part of it to write; as an argument it is not searched for lazy values.
 
     parts
-        What is written to along each axis of the store: one place, a range, or an array of places;
-        None: all of it, as the blocks lie.
+        The places to write along each axis of the store: one place, a range, or an array of places;
+        None: the whole store.
     """
 
     _lazyflow_kind = ATOM
@@ -256,8 +256,8 @@ _SHOWN = 8  # places of chunks in a message
 def refuse_overlaps(writers: Sequence[StoreTarget]) -> None:
     """Raise ValueError where two sources are written to the same elements of one target.
 
-    They are looked at in the order of their first places along the first axis, so that many parts
-    of one target, one after the other, are compared with their neighbours only.
+    Sources are sorted by their first places along the first axis, so that many consecutive parts of
+    one target are compared with their neighbours only.
     """
     by_target: dict[Any, list[tuple[int, int, int, Any]]] = {}
     for number, writer in enumerate(writers):
@@ -312,10 +312,10 @@ class _Writes(Observer):
 
 @contextmanager
 def telling_what_is_there(places: Sequence[tuple[int, Any]]) -> Iterator[None]:
-    """Add to an error which blocks had been written.
+    """Add a note to an error: which blocks had been written.
 
     places
-        For each write of the run, in the order of its results: the number of the target, and where
+        For each write, in the order of the run's results: the number of the target, and the place
         in it.
     """
     writes = _Writes()
@@ -372,37 +372,37 @@ def store(
     Parameters
     ----------
     sources, targets
-        An array and what it is written to by ``target[slices] = block``, or lists of these.
+        An array and its target, written by ``target[slices] = block``; or lists of both.
     lock
-        True: one write at a time in each process; False: writes at once, for targets that can; or
-        a lock. Writes of one call that touch the same shard (or chunk) of a target wait for each
-        other on every scheduler, whatever the lock.
+        True: one write at a time in each process; False: parallel writes, for targets that allow
+        them; or a lock. Writes of one call that touch the same shard (or chunk) of a target wait
+        for each other on every scheduler, whatever the lock.
     regions
-        What of the targets is written to: a tuple of slices, numbers, and a list of places along
-        one axis at most; or a list of such tuples, one for each target, None for all of it.
+        The part of the target to write: a tuple of slices, numbers, and at most one list of places;
+        None for all of it; or a list of these, one for each target.
     compute
-        False: return a lazy value without writing; computing it writes, and gives None. With
-        `return_stored` it is lazy arrays.
+        False: return a lazy value, or with `return_stored` lazy arrays; nothing is written before
+        they are computed.
     return_stored
-        Return arrays that read what was written.
+        Return arrays that read the targets.
     **options
         Of `lazyflow.compute`.
 
     Raises
     ------
     ValueError
-        Numbers of sources and targets differ, or shapes do; or two sources would be written to the
-        same elements of a target.
+        The numbers of sources and targets or their shapes differ, or two sources would be written
+        to the same elements of a target.
     SerializationError
         A target can't be written to by other processes: memory of this one, or an HDF5 file.
 
     Notes
     -----
-    An array that is made of what it is written to is made as a whole before the first write, unless
-    each of its blocks is made of the very place where it goes.
+    A source that reads its own target is computed as a whole before the first write, unless each
+    block reads only the place that it is written to.
 
-    The error of a write that fails half-way has a note: how many chunks are there, and where. They
-    can be read, and written again.
+    If a write fails half-way, the error has a note with the number and places of the chunks that
+    were written. They can be read, and written again.
 
     Examples
     --------
