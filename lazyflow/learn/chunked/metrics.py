@@ -32,7 +32,7 @@ class LossTable:
     Attributes
     ----------
     labels : ndarray
-        The labels that are there, sorted.
+        The labels that occur, sorted.
     sums : ndarray, shape (labels, columns)
     weight : float
         That of all rows.
@@ -117,7 +117,7 @@ def loss_of_block(y_prob: Any, y_true: Any, weights: Any = None) -> LossTable:
 
 
 def loss_of_table(table: LossTable, labels: Any) -> float:
-    """Return the sum of losses of all rows, where the columns are of the sorted labels.
+    """Return the sum of losses of all rows; the columns belong to the sorted labels.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def accuracy_score(
     y_true, y_pred : array of shape (rows,) or (rows, labels)
         Labels; with several columns, all of a row must be right.
     normalize : bool, default: True
-        False: the number of rows, or the sum of their weights.
+        False: return the number of right rows, or the sum of their weights.
     sample_weight : array of shape (rows,) or None
 
     Raises

@@ -31,8 +31,8 @@ class ColumnMoments:
     weight : ndarray, shape (features,)
         The sum of the weights of the values that are not NaN.
     origin, offset : ndarray, shape (features,)
-        A value of each column, and their mean less that; 0 where the weight is. Apart they keep
-        the digits that a mean far from 0 would lose.
+        A value of each column, and the column's mean minus it (0 for weight 0). This keeps digits
+        that a mean far from 0 would lose.
     squares : ndarray, shape (features,)
         The weighted sum of the squares of their deviations from the mean.
 
@@ -115,7 +115,7 @@ def any_chunked(*arrays: Any) -> bool:
     Raises
     ------
     TypeError
-        One is lazy, or a list of lazy chunks, and no chunked array.
+        An argument is a lazy value, or a list of lazy chunks, other than a chunked array.
 
     Examples
     --------

@@ -114,8 +114,8 @@ class StandardScaler(preprocessing.StandardScaler):
         NotFittedError
             `fit` was not called before.
         ValueError
-            X has another number of features, or the scaler was told to return frames, for which a
-            chunked array would have to be gathered.
+            X has another number of features, or the scaler's output is set to frames, which would
+            gather a chunked array.
 
         Examples
         --------

@@ -32,7 +32,7 @@ def train_test_split(
     chunk**: each chunk gives its share of both parts, chosen at random, and its rows are shuffled
     among themselves. Rows stay in their chunk, so nothing is gathered; the chunks keep their order,
     while scikit-learn shuffles all rows. The total sizes are scikit-learn's. The result depends on
-    `random_state` and on the chunks of rows, not on where and when they are computed.
+    `random_state` and the chunks of rows only.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ def _known_rows(part: Sequence[Any]) -> int | None:
     return None
 
 
-# -- what is to be learned: classes or numbers, and how the targets of a part are encoded
+# -- targets: classes or numbers, and how those of a part are encoded
 
 
 class ClassTargets(NamedTuple):

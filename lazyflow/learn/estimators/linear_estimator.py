@@ -87,8 +87,8 @@ def gathered(values: Any) -> Any:
 def put_again(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Repeat a fit once if a worker dies with rows that were put there from memory.
 
-    The scheduler makes lazy chunks again from their tasks; only the caller has rows in memory.
-    A second death is raised: the rows themselves may kill workers.
+    The scheduler makes lazy chunks again from their tasks, but only the caller has rows in memory.
+    A second death raises: the rows themselves may kill workers.
 
     Examples
     --------

@@ -154,7 +154,7 @@ def class_weighted(
     parts: list[RowChunk], places: list[Place], classes: np.ndarray,
     class_weight: Mapping[Any, float] | str | None, run: dict[str, Any],
 ) -> list[RowChunk]:
-    """Return parts whose weights have those of the classes in them.
+    """Return parts with their weights multiplied by those of the classes.
 
     "balanced" gives each class the same total weight.
 
@@ -206,8 +206,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     l1_ratio : float
         Part of the penalty that is l1: 0 is l2, 1 is l1, between is the elastic net.
     penalty : {"l2", "l1", "elasticnet", None} or "deprecated"
-        As formerly in scikit-learn, with the same warning. Instead write ``l1_ratio=0``,
-        ``l1_ratio=1``, the `l1_ratio` that you need, and ``C=np.inf``.
+        Deprecated, with scikit-learn's warning. Write ``l1_ratio=0`` for "l2", ``l1_ratio=1`` for
+        "l1", `l1_ratio` alone for "elasticnet", and ``C=np.inf`` for None.
     tol : float
         Stop when no component of the gradient of the mean loss exceeds `tol`.
     fit_intercept : bool

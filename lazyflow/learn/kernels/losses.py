@@ -109,8 +109,8 @@ def logistic_sums(
     """Return the logistic loss of rows and its gradient, both summed; rows are read once.
 
     `theta` is (d + 1,), the intercept last; `y` (rows,) is -1 or 1; `weight` (rows,) or None.
-    Without weights one logarithm does for a tile: the logarithm of a product of numbers from 1
-    to 2 is the sum of theirs.
+    Without weights a tile needs one logarithm: that of the product of its numbers, which are from 1
+    to 2.
 
     Examples
     --------
@@ -253,8 +253,8 @@ def write_slopes(kind: int, scores: np.ndarray, y: np.ndarray, i: int, out: np.n
     """Write the derivatives of the loss of row `i` by its scores.
 
     ``y[i]`` is one number -1 or 1 (logistic), the number of a class (softmax), or a number for
-    each score (squares). It comes as array and place: a view for each row would cost as much as
-    the row. It is inlined, which takes an eighth from the time of a step.
+    each score (squares). The row is passed as array and index: a view for each row would cost as
+    much as the row. Inlining saves an eighth of the time of a step.
 
     Examples
     --------
@@ -273,7 +273,7 @@ def write_slopes(kind: int, scores: np.ndarray, y: np.ndarray, i: int, out: np.n
 
 @compiled
 def write_slopes_of_one(kind: int, tile: np.ndarray, y: np.ndarray, low: int, count: int) -> None:
-    """Write the derivatives of rows with one score each where their scores are; `y` is (rows,).
+    """Replace the scores of rows with one score each by their derivatives; `y` is (rows,).
 
     Examples
     --------
@@ -295,10 +295,11 @@ def write_slopes_of_one(kind: int, tile: np.ndarray, y: np.ndarray, low: int, co
 def curved_rows(
     kind: int, theta: np.ndarray, X: np.ndarray, weight: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return total weights, rows with ones behind them, times the roots of their curvatures, and
-    the sums of the fourth powers of these columns.
+    """Return the total weight, the rows scaled by roots of curvatures, and sums of fourth powers.
 
-    Of the logistic loss and of squares, by one score: `theta` is (d + 1,), the intercept last;
+    The rows get a last column of ones before. The sums are those of the columns.
+
+    For the logistic loss and squares with one score: `theta` is (d + 1,), the intercept last;
     `weight` (rows,) or None.
 
     Examples
@@ -339,7 +340,7 @@ def moved_sums(
 ) -> tuple[float, float, float]:
     """Return the loss of scores (rows,) plus a shift, and its derivatives by it, summed over rows.
 
-    Of the logistic loss and of squares; `weight` (rows,) or None.
+    For the logistic loss and squares; `weight` (rows,) or None.
 
     Examples
     --------

@@ -53,10 +53,10 @@ machine_code: Any = intrinsic  # who calls one gives no context, as types would 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that Python calls, as `making`; Ctrl-C ends it by KeyboardInterrupt.
 
-    Python sees the signal while results are made into its objects, and would raise SystemError.
+    Without this, a signal that arrives while results become Python objects raises SystemError.
 
-    It is compiled once for each type of rows: all arrays are read-only to it, since those of a
-    store are, and None is an array of no numbers.
+    It is compiled once for each type of rows: all arrays count as read-only, since those of a store
+    are, and None is passed as an empty array.
 
     Examples
     --------
@@ -94,12 +94,12 @@ def _alike(value: Any) -> Any:
 
 
 class Addresses(NamedTuple):
-    """Where arrays of one type are; somebody else must keep them.
+    """The addresses of arrays of one type; the caller keeps the arrays alive.
 
     first
         The address of each one.
     ends
-        How many rows there are up to the end of each.
+        The number of rows up to the end of each.
     like
         An array of their type without rows.
 
@@ -172,7 +172,7 @@ def _prefetch(context: Any, address: Any) -> Any:
 
 @compiled
 def ask_for_rows(arrays: Addresses, low: int, count: int) -> None:
-    """Ask the memory for rows that are read soon: in random order, nothing foresees them.
+    """Prefetch rows that are read soon: the processor can't predict their random order.
 
     Those of the next chunk are left out.
     """
@@ -289,10 +289,10 @@ def _float_of(context: Any, bits: Any) -> Any:
 def exponential(value: float) -> float:
     """Return e to the power of a number; NaN stays.
 
-    Those beyond 708 count as 708, and what is below the smallest normal number is 0. An error is
-    two units in the last place at most: the rest of a Taylor series of 13 terms is below that for
-    what is left of a number less a multiple of ln 2. Its terms are added in pairs, which need not
-    wait for each other.
+    Numbers beyond 708 count as 708, and results below the smallest normal number are 0. The error
+    is at most two units in the last place: after a multiple of ln 2 is subtracted, the rest of a
+    Taylor series of 13 terms is below that. Its terms are added in pairs, which need not wait for
+    each other.
 
     Examples
     --------

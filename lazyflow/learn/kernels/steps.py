@@ -252,7 +252,7 @@ class StepSizes(NamedTuple):
     l1, l2
         Factors of the penalties beside the mean loss.
     per_block
-        Blocks per weight: what a block's change is multiplied by.
+        Blocks per weight: the factor of a block's change.
     per_weight
         1 / total weight (SAGA), 0 where the average stays (SVRG).
     free
@@ -278,24 +278,24 @@ def take_steps(
 ) -> SagaState:
     """Take the steps of some blocks of rows; return (theta, table, average), new arrays.
 
-    A step is that of a block of dense rows, or of each row of a block in CSR format.
+    One step is for a block of dense rows, or for a single row in CSR format.
 
     Parameters
     ----------
     theta, average
         (K, d + 1), intercepts last.
     table
-        (rows, K): the slopes of rows as they were seen last.
+        (rows, K): the slope of each row at its last step.
     chunks
         X, y and weights or None of each.
     starts, block
         The blocks are rows ``starts[j]`` to ``starts[j] + block``, counted through all chunks. A
         block may lie in several: the result has the same bits for any chunks.
     feature
-        (d,) Of dense rows the mean, of sparse ones the number of rows divided by the number of
-        those that have the feature.
+        (d,) For dense rows their mean; for sparse ones the number of rows divided by the number of
+        rows that have the feature.
     fixed
-        Table and average stay (SVRG); for dense rows alone.
+        Table and average stay (SVRG); for dense rows only.
 
     Examples
     --------

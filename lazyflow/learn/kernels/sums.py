@@ -216,7 +216,7 @@ def slopes_of(loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray) -> np.ndarra
 def smallest_margin(
     loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray, weight: np.ndarray | None
 ) -> float:
-    """Return by how much a row's own class is above the others at least, of rows with weight.
+    """Return the smallest margin of a row's own class above the others, of rows with weight.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def smallest_margin(
 def intercept_sums(
     loss: Loss, shift: np.ndarray, scores: np.ndarray, y: np.ndarray, weight: np.ndarray | None
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return loss, gradient (K,) and Hessian (K, K) by what is added to the scores of all rows.
+    """Return loss, gradient (K,) and Hessian (K, K) by a shift of the scores of all rows.
 
     Examples
     --------

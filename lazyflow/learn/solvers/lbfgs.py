@@ -59,13 +59,13 @@ class Coordinates(NamedTuple):
         return found
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the gradient by u, of that by theta."""
+        """Return the gradient by u, given that by theta."""
         if self.factor is not None:
             gradient = solve_triangular(self.factor, gradient.T, trans=1, check_finite=False).T
         return self.scale * gradient
 
     def from_here(self, gradient: np.ndarray) -> Coordinates:
-        """Return them with a scale for a start with this gradient."""
+        """Return coordinates with the scale for a start with this gradient."""
         if self.factor is None:
             return self
         length = float(np.linalg.norm(self._replace(scale=1.0).gradient(gradient)))
@@ -73,7 +73,7 @@ class Coordinates(NamedTuple):
 
 
 def coordinates_at(problem: Problem, theta: np.ndarray) -> tuple[Coordinates, float]:
-    """Return coordinates by a sample's curvature at theta, and how many passes it took.
+    """Return coordinates by a sample's curvature at theta, and the passes that this took.
 
     Examples
     --------
@@ -147,8 +147,8 @@ def lbfgs(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
 def finished_by_lbfgs(history: History, gradient: np.ndarray) -> Solution:
     """Go on by L-BFGS from the last point of a trace, whose gradient is given.
 
-    Where rounding hides what a step changes in the value, it goes on by changes that are computed
-    of the gradients (the trapezoidal rule), which have as many digits as those.
+    Where rounding errors hide the change of the value by a step, the change is computed from the
+    gradients (the trapezoidal rule), which keep their digits.
     """
     rule, shape = history.rule, gradient.shape
     value = history.trace[-1].objective

@@ -60,7 +60,7 @@ def _chunk_r(X: Any, y: np.ndarray, weight: np.ndarray | None, free: bool) -> np
 def least_squares(rows: Rows, free: bool, run: dict[str, Any]) -> tuple[np.ndarray, int, Any]:
     """Return (theta (K, d + 1), rank of the rows, singular values): no penalty.
 
-    Of several minima that with the shortest coefficients, as scikit-learn's.
+    Of several minima it is the one with the shortest coefficients, as scikit-learn's.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class FeatureSums(NamedTuple):
     gram, moments, squares
         X'X (d, d), X'y (d, K) and y'y (K,).
     mean, target
-        What was taken from X (d,) and from y (K,): 0 without intercepts.
+        The means that were subtracted from X (d,) and y (K,): 0 without intercepts.
 
     Examples
     --------
@@ -206,8 +206,8 @@ def elastic_net(
     """Minimise |y - X w|²/2 + l2/2 |w|² + l1 |w|_1; return (w, duality gap, passes).
 
     `gram` is X'X, `moments` X'y, `square` y'y; `coef` the start. It ends where the gap is at most
-    `gap_tol`, or after `max_iter` passes over the coefficients. `positive`: w is at least 0, as
-    `coef` has to be.
+    `gap_tol`, or after `max_iter` passes over the coefficients. `positive`: w stays at least 0;
+    `coef` must be so, too.
 
     Examples
     --------

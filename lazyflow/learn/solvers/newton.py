@@ -1,11 +1,12 @@
-"""Newton's method: value and gradient of all rows, and a Hessian that a sample may be enough for.
+"""Newton's method: value and gradient of all rows, and the Hessian of a sample or of all rows.
 
-For few coefficients, since the Hessian has their square, and is solved by the caller. It does not
-mind scales of features, which stop the others.
+It is for few coefficients: the Hessian has their square, and the caller solves it. Unlike the other
+solvers it is not slowed down by features of different scales.
 
-The Hessian of some thousand rows costs a part of a pass, and that of all of them several. Far from
-the minimum it leads as far: what a step leaves of the gradient is then the loss's own change of
-curvature. As soon as a step leaves more than a part of it, Hessians are those of all rows.
+The Hessian of some thousand rows costs a part of a pass, that of all rows several passes. Far from
+the minimum both lead equally far, because the change of curvature along the step decides how much
+of the gradient is left. As soon as a step leaves more than a part of it, Hessians are computed from
+all rows.
 
 F. Roosta-Khorasani, M. Mahoney, "Sub-sampled Newton methods", Math. Program. 174 (2019).
 """
@@ -36,7 +37,7 @@ class _Point(NamedTuple):
 def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
     """Minimise a problem without l1 penalty; `start` is theta (K, d + 1).
 
-    Where the tolerance is reached it takes one step more: that squares the error.
+    After the tolerance is reached it takes one more step, which squares the error.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""What solvers minimise: the mean loss of kept rows, and penalties.
+"""The objective of the solvers: the mean loss of kept rows, and penalties.
 
     F(theta) = 1/S sum_i s_i loss(x_i . w + b, y_i) + l2/2 |w|^2 + l1 |w|_1,    S = sum_i s_i
 
 Intercepts b have no penalty. A chunk gives loss and gradient in one task, so rows are read once
-per evaluation. `theta` is a leaf of a graph that is planned once: each evaluation puts other
-values in and runs it.
+per evaluation. The graph is planned once with `theta` as a leaf: each evaluation sets the leaf and
+runs the graph.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from lazyflow.learn.kernels.sums import RowSample, hessian_sums, loss_sums, mean
 
 
 def soft_threshold(values: Any, by: float) -> Any:
-    """Return values that are moved towards 0 by `by`, and 0 where they are nearer than that.
+    """Return values moved towards 0 by `by`, or 0 where they are closer than that.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Problem:
     l1, l2 : float
         Factors of the penalties beside the mean loss.
     free : bool
-        Whether there are intercepts; without, they are 0.
+        Whether intercepts are fitted; otherwise they are 0.
     run : dict
         The keywords of `compute` (``scheduler=``, ``num_workers=``) for all tasks.
 
@@ -97,7 +97,7 @@ class Problem:
         return self._penalised(theta, *self._sums(theta))
 
     def every(self, least: int) -> int:
-        """Return of how many rows one is drawn to have at least so many; 1: all rows.
+        """Return the n of a sample, "one in n rows", that has at least `least` rows; 1: all rows.
 
         Examples
         --------
@@ -123,7 +123,7 @@ class Problem:
     def second_order(
         self, theta: np.ndarray, every: int = 1
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return value, gradient, and the Hessian of one in `every` rows; rows are made once.
+        """Return value, gradient, and the Hessian of one in `every` rows; lazy rows are made once.
 
         Examples
         --------

@@ -6,25 +6,25 @@ an epoch takes 10.6 ms with units of 32 rows and 12.3 with single blocks of 16, 
 lead to the same gap.
 
 SAGA keeps, for each row and score, the slope of the loss that it saw last, and the average of
-those gradients; a step uses what changed since. It is a pure function: a state goes in with rows,
-and a new one comes out. What differs is which rows a task gets:
+those gradients; a step uses the change since then. It is a pure function from a state and rows to a
+new state. The two ways of sampling differ in the rows of a task:
 
 `sampling="global"`
     A task goes through all rows for some epochs, in the order of a permutation of their blocks.
-    The coefficients have the same bits for any chunks. All rows must be in the memory of one
-    worker; there they are read where they are.
+    The coefficients have the same bits for any chunks. All rows must fit in the memory of one
+    worker, which reads them without a copy.
 `sampling="visits"`
     A task goes through some blocks of one chunk, and an epoch is a chain of such visits in random
     order, over workers whose rows stay where they are. One `persist` at its end keeps all of the
     state (each part persisted alone would run the chain once more). Rows that are made again in
     every pass go by in several chains, each of as many chunks as fit in memory.
 
-A visit takes steps by an average gradient that knows the other chunks as they were. After
-1 / (step * L) of them, L being the curvature of the whole loss, theta has moved as far as one
-gradient step of the whole would take it, and the visit must end: measured on 200,000 rows in 20
-chunks, visits of that length need as many epochs as rows drawn from the whole; visits three times
-as long half as many again. Whole chunks in a fixed order, the obvious program, never came closer
-than 1e-3: `lazyflow.learn.examples.block_cyclic` shows it.
+A visit takes steps by an average gradient that is out of date for the other chunks. After 1 / (step
+* L) steps, where L is the curvature of the whole loss, theta has moved as far as by one gradient
+step of the whole loss, and the visit must end: measured on 200,000 rows in 20 chunks, visits of
+that length need as many epochs as rows drawn from the whole; visits three times as long half as
+many again. The obvious program, whole chunks in a fixed order, never came closer than 1e-3:
+`lazyflow.learn.examples.block_cyclic` shows it.
 
 SVRG has all chunks take a pass from the same point at once, and a line search joins them. A round:
 the gradient of the whole at theta; from there, in all chunks, a pass of steps whose slopes at theta
@@ -161,12 +161,12 @@ def mean_of_spans(problem: Problem, spans: Spans) -> np.ndarray:
 
 
 class Curvature(NamedTuple):
-    """Bounds for the loss of a problem, intercepts included, penalties not.
+    """Bounds of the curvature of a loss, with intercepts and without penalties.
 
     term
         The largest curvature of one term of the mean: a block of dense rows, or one sparse row.
     terms
-        How many terms there are.
+        The number of terms.
 
     Examples
     --------
@@ -210,9 +210,9 @@ def step_length(problem: Problem, bounds: Curvature) -> float:
     """Return the length of SAGA's steps.
 
     Dense: 1 / (2 (mu n + L)) of A. Defazio, F. Bach, S. Lacoste-Julien, "SAGA: a fast incremental
-    gradient method with support for non-strongly convex composite objectives" (2014), of which
-    mu n is taken as L / 2 at most; n counts terms. Sparse: 1 / (5 L), as proved by Leblond,
-    Pedregosa, Lacoste-Julien (2017), with the largest factor that the penalty has in a step.
+    gradient method with support for non-strongly convex composite objectives" (2014), with mu n set
+    to L / 2 at most; n counts terms. Sparse: 1 / (5 L), as proved by Leblond, Pedregosa,
+    Lacoste-Julien (2017), for the largest factor of the penalty in a step.
     """
     present = problem.rows.present
     if present is not None:
@@ -226,7 +226,7 @@ def step_length(problem: Problem, bounds: Curvature) -> float:
 
 
 def longest_visit(problem: Problem, step: float, mean: np.ndarray) -> int:
-    """Return after how many steps a visit ends: by the curvature of the whole loss."""
+    """Return the number of steps of a visit, by the curvature of the whole loss."""
     part = delayed(product_with_gram)
     vector = np.random.Generator(np.random.Philox(key=0)).normal(size=problem.shape[1])
     largest = 1.0
@@ -243,8 +243,8 @@ def longest_visit(problem: Problem, step: float, mean: np.ndarray) -> int:
 def epoch_order(n: int, block: int, key: tuple[int, int]) -> np.ndarray:
     """Return the first rows of all blocks of n rows, in the order of one epoch.
 
-    It is computed from `key` (seed, epoch) alone: it depends on no global state, no scheduler, no
-    chunks and no earlier epoch.
+    It depends on `key` (seed, epoch) alone: not on chunks, schedulers, earlier epochs or global
+    state.
 
     Examples
     --------
@@ -283,8 +283,8 @@ def groups_of_visits(
 ) -> list[list[tuple[int, np.ndarray]]]:
     """Return the visits of an epoch in groups, each of which needs `at_once` chunks at most.
 
-    Rows that are made again in every pass must not all be there, as visits in random order would
-    have it. Chunks are in the order of their first visits, which is a random one, too.
+    Visits in random order would need all rows in memory at once; rows that are made again in every
+    pass may not fit. Within the epoch, chunks are in the random order of their first visits.
 
     Examples
     --------
@@ -326,14 +326,14 @@ def saga(
     Parameters
     ----------
     problem, start, rule
-        An iteration of the rule is an epoch: each row once. The gradient over all rows is looked
-        at after the first one, and after every second one then.
+        An iteration of the rule is an epoch: each row once. The gradient over all rows is checked
+        after the first epoch, then after every second one.
     sampling
         None: "global" for up to 1 GB of rows that are kept, else "visits".
     seed
         Same seed, same bits: on every scheduler and for any number of workers.
     block
-        Neighbouring rows that make one step, of dense rows.
+        The number of neighbouring dense rows that make one step.
 
     Examples
     --------
@@ -375,7 +375,7 @@ def saga(
 
 
 def check_every(epoch: int) -> int:
-    """Return how many epochs go by before the gradient over all rows is looked at again.
+    """Return the number of epochs until the gradient over all rows is checked again.
 
     Examples
     --------
@@ -386,7 +386,7 @@ def check_every(epoch: int) -> int:
 
 
 def _mean(problem: Problem, spans: Spans | None) -> np.ndarray:
-    """Return what is taken from rows; sparse ones would not be sparse, without intercepts not."""
+    """Return the vector to subtract from rows: 0 for sparse rows and without intercepts."""
     rows = problem.rows
     if not problem.free or rows.present is not None:
         return np.zeros(rows.n_features)
@@ -396,7 +396,7 @@ def _mean(problem: Problem, spans: Spans | None) -> np.ndarray:
 def _planned(
     problem: Problem, block: int, mean: np.ndarray, spans: Spans | None
 ) -> tuple[_Walk, int | None]:
-    """Return what stays the same, and the longest visit; there are none of spans."""
+    """Return the constants of the epochs, and the longest visit; None for spans."""
     rows = problem.rows
     bounds = curvature(problem, block, mean, spans)
     step = step_length(problem, bounds)
@@ -486,8 +486,8 @@ def svrg(
 ) -> Solution:
     """Minimise a problem of dense rows without l1 penalty; `start` is theta (K, d + 1).
 
-    Same seed, same bits: on every scheduler and for any number of workers. Other chunks lead to the
-    same minimum by other points.
+    Same seed, same bits: on every scheduler and for any number of workers. Other chunks give other
+    points on the way to the same minimum.
 
     Examples
     --------

@@ -108,7 +108,7 @@ _STEEP = 1e-8  # and one with which the formula is none
 def gradient_norm(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
     """Return the largest component of the gradient of the smooth part.
 
-    With an l1 penalty: of what a step along it and the penalty's part would change.
+    With an l1 penalty: of the change by a proximal gradient step of length 1.
     """
     if problem.l1:
         gradient = gradient.copy()
@@ -118,7 +118,7 @@ def gradient_norm(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> 
 
 
 def gap_at(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
-    """Return the gap by the gradient of the smooth part; exact where the intercepts are optimal.
+    """Return the duality gap, from the gradient of the smooth part; exact for optimal intercepts.
 
     NaN without an l2 penalty.
     """
@@ -137,12 +137,12 @@ def gap_at(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:
 
 
 class Certificate(NamedTuple):
-    """A duality gap, and what it is the gap of.
+    """A duality gap, and the point that it belongs to.
 
     theta
-        With the best intercepts for its weights.
+        The point, with the best intercepts for its weights.
     smooth
-        Value and gradient of the smooth part there, if it is not where it was asked for.
+        Value and gradient of the smooth part there; None if the point is the given one.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def certificate(
 
 
 def is_separated(problem: Problem, theta: np.ndarray) -> bool:
-    """Return whether the scores at theta tell all classes apart: then larger ones lower the loss.
+    """Return whether the scores at theta separate the classes: then larger ones lower the loss.
 
     Examples
     --------
@@ -322,7 +322,7 @@ class Progress(NamedTuple):
         return self.theta[:, -1]
 
     def text(self) -> str:
-        """Return how near the solver is, in words.
+        """Return gradient norm and gap as text.
 
         Examples
         --------
@@ -338,7 +338,7 @@ Callback = Callable[[Progress], Any]
 
 
 def trace_arrays(trace: Sequence[Progress]) -> dict[str, np.ndarray]:
-    """Return an array for each field of some `Progress` but theta.
+    """Return an array for each field of some `Progress`, except theta.
 
     Examples
     --------
@@ -382,7 +382,7 @@ class Solution:
     theta : ndarray, shape (K, d + 1)
         Coefficients and, last, intercepts.
     history : dict of ndarray
-        The trace: the fields of `Progress`, without theta.
+        The trace: the fields of `Progress` except theta.
     converged : bool
         Whether the stop rule's tolerance, or its gap, was reached.
     gap : float
@@ -462,9 +462,9 @@ class History:
         return self.converged or self.stopped or not math.isfinite(norm)
 
     def solution(self, advice: str) -> Solution:
-        """Return the last point, with its best intercepts, as what was found.
+        """Return the last point, with its best intercepts, as the result.
 
-        `advice` is what to do if it is not good.
+        `advice`: what to do if the solver did not converge.
         """
         last = self._best()
         gap, theta, norm, decrement = math.nan, last.theta, last.gradient_norm, math.nan
