@@ -85,7 +85,7 @@ class ReceivedWarnings(ArrayWarnings):
 class FloatReports:
     """A context in which NumPy's reports are collected; at its end each is made once.
 
-    `now` is the name of the running operation, for the words of the report. Kinds that are to
+    `now` is the name of the running operation, for the report. Kinds that are to
     raise do so at once. `array_warnings` makes the warnings.
     """
 
@@ -96,7 +96,7 @@ class FloatReports:
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds that were found so far, as `np.geterr` names them."""
+        """The kinds of reports so far, by the names of `np.geterr`."""
         return {_KINDS[text] for text in self._found}
 
     def _note(self, text: str, flag: int) -> None:

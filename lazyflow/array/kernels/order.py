@@ -108,7 +108,7 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
 class Kind:
     """A kind of reduction: how partial results are made of values, and how these are merged.
 
-    This class reduces by a ufunc; subclasses say what is different in other kinds.
+    This class reduces by a ufunc; subclasses override the steps of other kinds.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Kind:
     ordered
         Kinds of dtypes whose values give a result that depends on their order.
     on_the_way
-        Results are written while a block is gone through, in C order.
+        Results are written in C order during the pass over a block.
     rows_in_tree
         Blocks of rows are merged as those of columns are: in the tree, not as one block.
     adds_to_zero
@@ -145,7 +145,7 @@ class Kind:
 
     @property
     def total(self) -> Kind:
-        """The kind of what is made of a block's values first: of moments sums."""
+        """The kind of the first results of a block: for moments, sums."""
         return self
 
     def identity(self, dtype: np.dtype[Any]) -> Any:
@@ -190,7 +190,7 @@ class Kind:
         """Reduce an array of the partial results' dtype; the reduced axes stay with length 1.
 
         one_zero
-            Which of 0.0 and -0.0 an extreme gives must not depend on the order.
+            Whether an extreme's choice of 0.0 or -0.0 must not depend on the order.
         """
         if not values.size or not self.in_order(values.dtype):
             return contiguous(self.in_any_order(values, reduction.axes, one_zero))
@@ -203,7 +203,7 @@ class Kind:
         return from_blocks(reduction, values.shape, partial)
 
     def in_any_order(self, values: Any, axes: tuple[int, ...], one_zero: bool) -> Any:
-        """Reduce values whose order is of no matter; `one_zero` as of `reduce_whole`."""
+        """Reduce values in any order; `one_zero` as of `reduce_whole`."""
         dtype = values.dtype
         of: Any = None  # as the values are
         if dtype.kind in "biu" or not values.size:
@@ -376,8 +376,7 @@ class Reduction(NamedTuple):
 
 
 def reduces(kind: Kind | None) -> bool:
-    """Return whether an output is reduced tile by tile, not written while a block is gone through.
-    """
+    """Tell whether an output is reduced tile by tile, rather than written during the pass."""
     return kind is not None and not kind.on_the_way
 
 
@@ -386,7 +385,7 @@ _SCANS = {kind.ufunc: kind for kind in (SUM, PROD, MIN, MAX, FMIN, FMAX)}
 
 
 def neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
-    """Return what a ufunc combines with any value to that value, the sign of zeros kept, or None.
+    """Return the neutral element of a ufunc, which also keeps the sign of zeros, or None.
 
     >>> neutral(np.add, np.dtype("f8")), neutral(np.hypot, np.dtype("f8"))
     (np.float64(-0.0), None)
@@ -431,7 +430,7 @@ _PIECE = 1 << 18  # elements of a block that are chosen at once
 def compressed(values: Any, mask: Any) -> Any:
     """Return the elements that a mask of the same shape chooses, of one axis.
 
-    In half of the time that NumPy's indexing takes, and without 8 bytes for the place of each.
+    It takes half of the time of NumPy's indexing, and no 8 bytes for the place of each element.
     """
     values, mask = values.reshape(-1), mask.reshape(-1)
     if mask.size <= _PIECE:

@@ -1,4 +1,4 @@
-"""How a program runs over blocks of given shapes: whole, or in passes by kernels."""
+"""How a program runs over blocks of given shapes: whole by NumPy, or in passes by kernels."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class WholeStep(NamedTuple):
 
 
 class BlockPlan(NamedTuple):
-    """All that depends on the shapes of the blocks and not on their values.
+    """Everything that depends on the shapes of the blocks alone.
 
     shapes
         The shapes of the values when each is as small as its operands allow.
     why_whole
-        Why the program is run on whole blocks, by NumPy's functions; empty if kernels may gain.
+        Why NumPy's functions run the program on whole blocks; empty if kernels may gain.
     exact
         The steps give the same bits wherever their operands lie.
     aliased
@@ -88,7 +88,7 @@ class BlockPlan(NamedTuple):
     whole
         All steps.
     before
-        Those that are run on whole values before the passes: smaller ones than the program's shape.
+        Steps on values smaller than the program's shape, run before the passes.
     """
 
     lowered: Lowered
@@ -170,7 +170,7 @@ def make_plan(lowered: Lowered, shapes: Sequence[Shape], drawn: bool = False) ->
     """Return how a program runs over blocks of these shapes.
 
     drawn
-        Some of them are not made yet, but drawn by kernels.
+        Kernels draw some of the blocks, which do not exist yet.
     """
     shape = np.broadcast_shapes(*shapes)
     size = prod(shape)

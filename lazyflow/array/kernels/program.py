@@ -66,7 +66,8 @@ class ScanOperation(NamedTuple):
     """``ufunc.accumulate`` along an axis, counted from the last one.
 
     Its operands are the values, of the full shape, and perhaps the carry, of length 1 along the
-    axis: what is before the block, which all results are combined with, ``ufunc(carry, result)``.
+    axis: the scan of the elements before the block, with which all results are combined,
+    ``ufunc(carry, result)``.
     """
 
     ufunc: np.ufunc
@@ -74,7 +75,7 @@ class ScanOperation(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         if self.ufunc in (np.add, np.multiply):
             return "cumsum" if self.ufunc is np.add else "cumprod"
         return f"{self.ufunc.__name__}.accumulate"

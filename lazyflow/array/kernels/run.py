@@ -28,7 +28,7 @@ from lazyflow.store.sizes import format_bytes
 
 
 def report(program: Program, blocks: Sequence[np.ndarray | np.generic | DrawnBlock]) -> str:
-    """Return, in words, by what a program would run over blocks, and why not by a kernel.
+    """Describe how a program would run over blocks, and why a kernel is not used.
 
     Returns
     -------
@@ -243,8 +243,8 @@ def run_program(
     array_warnings
         Makes each warning once for all runs that are given it; without it, each run makes its own.
     outs
-        For outputs, by number, arrays that they may be written into: such an array is the result
-        where its shape, dtype and layout allowed that.
+        For outputs, by number, arrays that they may be written into: such an array becomes the
+        result if its shape, dtype and layout allow that.
 
     Returns
     -------
@@ -255,7 +255,7 @@ def run_program(
     Raises
     ------
     TypeError
-        Blocks of other dtypes than the program's inputs, or more or fewer of them.
+        The number or dtypes of the blocks differ from the program's inputs.
 
     Examples
     --------

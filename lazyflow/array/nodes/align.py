@@ -14,7 +14,7 @@ _SLIVER = 16  # part of a block by which another may be longer than the longest
 
 
 class SizesNeeded(Exception):
-    """Lengths are needed that are not known yet; the holder of the arrays finds them out."""
+    """Unknown lengths are needed; `dispatch.with_lengths` computes them and calls again."""
 
     def __str__(self) -> str:
         return (
@@ -45,8 +45,8 @@ def broadcast_shape(shapes: Sequence[tuple[int | None, ...]]) -> tuple[int | Non
 def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
     """Return the chunks of an elementwise operation on some nodes.
 
-    Where theirs differ, every place where one of them is cut is a cut, as long as that gives few
-    small blocks. `fit`: it is known that blocks of unknown lengths do.
+    Where their chunks differ, the result is cut wherever one of them is, as long as that gives few
+    small blocks. `fit`: blocks of unknown lengths are known to fit.
     """
     first = nodes[0].chunks if nodes else ()
     if all(node.chunks is first for node in nodes):
@@ -64,7 +64,7 @@ def common_chunks(nodes: Sequence[Expr], fit: bool = False) -> Chunks:
 
 
 def fitting(given: set[tuple[Any, ...]], fit: bool = False) -> tuple[Any, ...]:
-    """Return the chunks of an axis that fit several of one length; `fit` as of `common_chunks`."""
+    """Return common chunks for several of one axis; `fit` as of `common_chunks`."""
     if len(given) > 1 and not any(None in sizes for sizes in given):
         return _without_slivers(given, union(given))
     if len(given) > 1 and not fit:

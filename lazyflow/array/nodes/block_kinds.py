@@ -30,7 +30,7 @@ class OtherKind(TypeError):
 
 
 def is_other_kind(x: Any) -> bool:
-    """Tell whether something is an array, but none that NumPy sees as one.
+    """Tell whether something is an array of another library, which NumPy does not take as one.
 
     >>> from scipy.sparse import csr_array
     >>> is_other_kind(csr_array([[1.0]])), is_other_kind(np.ones(1)), is_other_kind(2)
@@ -71,7 +71,7 @@ def is_scipy_sparse(x: Any) -> bool:
 
 
 def kind_name(meta: Any) -> str:
-    """Return what messages call a kind of blocks.
+    """Return the name of a kind of blocks for messages.
 
     >>> from scipy.sparse import csr_array
     >>> kind_name(csr_array((2, 2)))
@@ -129,7 +129,7 @@ def joined(blocks: Any, axes: Sequence[int]) -> Any:
 
 
 def dense(block: Any) -> Any:
-    """Return a block as NumPy's array, by the way that its library has for it."""
+    """Return a block as NumPy's array, converted by its own library."""
     for name in ("get", "toarray", "todense"):
         if hasattr(block, name):
             return np.asarray(getattr(block, name)())

@@ -218,10 +218,10 @@ def multiply(
     plan: MatrixLayout, dtype: np.dtype[Any], tasks: int, goes_on: bool, *blocks: Any,
     out: Any = None,
 ) -> Any:
-    """Return the sum, in order, of the products of pairs of blocks; `tasks` do so together.
+    """Return the sum, in order, of the products of pairs of blocks; `tasks` share BLAS's threads.
 
     goes_on
-        The first block is what the sum is before these pairs.
+        The first block is the sum before these pairs.
     """
     total: Any = None
     more: Any = None
@@ -282,7 +282,7 @@ def contraction(
     Raises
     ------
     SizesNeeded
-        A shared axis has a length that is not known, and other chunks in the other node.
+        A shared axis has an unknown length, and other chunks in the other node.
     """
     (one, at_one), (other, at_other) = map(_in_own_order, (one, other), labels[:2])
     labels = (at_one, at_other, labels[2])

@@ -24,7 +24,7 @@ from lazyflow.array.nodes.sources import Const
 def ufunc_for(func: Any, operands: Sequence[Any], **options: Any) -> np.ufunc:
     """Return the ufunc inside a Numba object, with the loop that these operands need.
 
-    The loop is compiled now if it has to be, as by a call on arrays, and errors are those of it.
+    If needed, Numba compiles the loop now, as in a call on arrays, and raises its errors.
     """
     func(*operands, **options)
     found: np.ufunc = func.ufunc
@@ -34,7 +34,7 @@ def ufunc_for(func: Any, operands: Sequence[Any], **options: Any) -> np.ufunc:
 def owner(ufunc: np.ufunc) -> Any:
     """Return the Numba object that a ufunc belongs to, or the ufunc itself.
 
-    Their methods, and generalised ones when they are called, hand over what is in them.
+    Methods of Numba's objects, and calls of generalised ones, pass the ufunc inside.
     """
     registry = sys.modules.get("numba.core.registry")
     if registry is None or getattr(np, ufunc.__name__, None) is ufunc:
@@ -108,11 +108,11 @@ class Fused(Expr):
     consts
         0-d arrays.
     called
-        What messages call it.
+        Its name in messages.
     why
         Why the group ends here, in words.
     last
-        Called with the result of each block, where blocks hold all that is reduced; or None.
+        Called with the result of each block, where reductions stay within blocks; or None.
     """
 
     __slots__ = ("called", "consts", "last", "program", "why")
@@ -223,7 +223,7 @@ def cast(node: Expr, dtype: Any) -> Expr:
 
 
 def not_zero(node: Expr) -> Expr:
-    """Return which elements are not zero; structured ones are if all their fields are."""
+    """Return which elements are not zero; records are zero if all their fields are."""
     return function(_not_zero, (node,), bool) if node.dtype.kind == "V" else cast(node, bool)
 
 

@@ -24,7 +24,7 @@ from lazyflow.graph.task import Task
 from lazyflow.schedulers.core.snapshots import Watch
 from lazyflow.store.exchange_file import Exchange
 
-# -- A dtype that is found out when it is first asked for, by a call of a user's function
+# -- A dtype that is found on demand, by a call of a user's function
 
 
 class LazyDtype:
@@ -63,15 +63,15 @@ class LazyDtype:
 
     @classmethod
     def like(cls, meta: Any) -> LazyDtype:
-        """Return what is known of blocks like an array."""
+        """Return a `LazyDtype` for blocks like an array."""
         made = cls(lambda: meta, of_class=True, known=np.dtype(meta.dtype))
         made.meta = meta
         return made
 
     def kind(self) -> Any:
-        """Return an array like the blocks if that is none of NumPy's, else None.
+        """Return an array like the blocks if they are another library's, else None.
 
-        Where it is not known, only what follows from a class is found out: ``csr_array``.
+        If unknown, only calls of classes, such as ``csr_array``, are tried to find it.
         """
         if self.meta is None and self.of_class and not self._asked and self._find is not None:
             self._asked = True
@@ -86,7 +86,7 @@ class LazyDtype:
         return self.meta
 
     def get(self) -> np.dtype[Any]:
-        """Return the dtype; the first call finds it out."""
+        """Return the dtype; found at the first call."""
         stack = [self]
         while stack:
             one = stack[-1]
@@ -165,7 +165,7 @@ class MakesTasks(Protocol):
         """Return where the chunks of each axis begin; an empty list for unknown lengths."""
 
     def shared(self, node: Expr, key: Any, make: Any, *details: Any) -> Any:
-        """Return what all blocks of a node have in common, made once by ``make(*details)``."""
+        """Return an object shared by all blocks of a node, made once by ``make(*details)``."""
 
     def task(self, func: Any, args: Sequence[Any], node: Expr) -> Task:
         """Return a task that errors and warnings trace to the user's line of a node."""
@@ -177,33 +177,33 @@ class MakesTasks(Protocol):
         """Return a task that is a value."""
 
     def fused_block(self, node: Expr, index: Index) -> Task:
-        """Return the task of a block of a program's result, or of what is read by slices."""
+        """Return the task of a block of a program, or of a source that is read by slices."""
 
 
 class Expr:
     """One operation on arrays.
 
-    A subclass says by its constructor what it is made of: its inputs, if it has any, and fields
-    that are attributes of the same names. From these follow `params` and `with_inputs`.
+    The parameters of a subclass's constructor are its inputs, if it has any, and fields: attributes
+    of the same names. `params` and `with_inputs` follow from them.
 
     Attributes
     ----------
     inputs
         Nodes.
     dtype, chunks, shape
-        Of the result. A shape is None where the length of the axis is not known. A dtype may be
-        given as a `LazyDtype`, which is found out when it is first asked for.
+        Of the result. Unknown lengths in the shape are None. A dtype may be given as a `LazyDtype`,
+        which is found on demand.
     line
         The line of a user that made it, or None: given by `give_line`, once.
     free
-        Whether blocks of any other chunks could be made as cheaply, by `with_chunks`, because what
-        is below is in memory or made from nothing.
+        Whether `with_chunks` gives any other chunks at the same cost, because the source is in
+        memory or generated.
     of_any_kind
         Whether its inputs may have blocks of other libraries.
     called
         Its name in messages, if other than that of its class.
     watches
-        Of the large arrays that it reads in the caller's memory, which must not change.
+        Watches of the large arrays that it reads in the caller's memory, which must not change.
     """
 
     __slots__ = ("__weakref__", "_line", "chunks", "dtype_or_lazy", "inputs", "shape")
@@ -244,13 +244,13 @@ class Expr:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the elements; may have to be found out by a call of a user's function."""
+        """Type of the elements; may call a user's function to find it."""
         found = self.dtype_or_lazy
         return found.get() if type(found) is LazyDtype else found  # type: ignore[return-value]
 
     @property
     def known_dtype(self) -> np.dtype[Any] | None:
-        """Type of the elements; None where it would have to be found out."""
+        """Type of the elements; None if it would have to be found first."""
         found = self.dtype_or_lazy
         return found.known if type(found) is LazyDtype else found  # type: ignore[return-value]
 
@@ -261,7 +261,7 @@ class Expr:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.called or type(self).__name__.lower()
 
     @property
@@ -281,9 +281,9 @@ class Expr:
 
     @property
     def memory_order(self) -> tuple[int, ...]:
-        """For each axis which one it is in the memory of blocks; (0, 1, ...) is C order.
+        """The position of each axis in the memory of blocks; (0, 1, ...) is C order.
 
-        Of views it is that of what they are views of; what is computed lies in C order.
+        Views have that of their base; computed blocks are in C order.
         """
         return tuple(range(self.ndim))
 
@@ -292,7 +292,7 @@ class Expr:
         return type(self)._values(self)
 
     def key(self) -> Any:
-        """Return what makes it differ from another of its class with equal inputs: hashable."""
+        """Return a hashable: nodes with equal keys do the same with equal inputs."""
         return type(self)._values(self)
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
@@ -308,10 +308,10 @@ class Expr:
         return low.fused_block(self, index)
 
     def through(self, selection: Selection) -> Recipe | None:
-        """Say how a view of this node is made of views of its inputs; None: it is not.
+        """Return how a view of this node is made of views of its inputs; None if it can't be.
 
-        Returns pairs of an input and a selection of it, and a function that makes the node of the
-        tuple of what these are.
+        It is pairs of an input and a selection of it, and a function from the nodes of these, a
+        tuple, to the node of the view.
         """
         return None
 
@@ -344,7 +344,7 @@ _PASSED_ON = ("lazyflow.", "numpy.", "numba.")  # modules that call lazyflow on 
 
 
 def give_line(node: Expr) -> None:
-    """Give a node that has none, and all such nodes below it, the user's line that makes it.
+    """Set the user's line of a node, and of all nodes below it, that have none.
 
     To be called by ``Array.__init__``.
     """
@@ -371,7 +371,7 @@ def _users_line() -> Line:
 
 
 def same_line(made: Expr, node: Expr) -> None:
-    """Give a node that replaces another the line of that one, if it has none."""
+    """Give a node the line of the one that it replaces, if it has none."""
     if made._line is None:
         made._line = node._line
 
@@ -426,10 +426,10 @@ def answered(
     wanted: Iterable[Expr], recipe: Callable[[Expr, Any], Recipe],
     give_lines: Callable[[Expr, Expr, Any], None],
 ) -> dict[Request, Expr]:
-    """Return the nodes that answer requests for some nodes as they are, and all requests below.
+    """Return the nodes for requests of some nodes themselves, and for all requests below.
 
     recipe
-        Returns what answers a request, given as two arguments.
+        Returns how to answer a request, given as two arguments: a `Recipe`.
     give_lines
         Called with each answer and its request.
     """
@@ -452,7 +452,7 @@ def answered(
 
 
 def same(node: Expr, inputs: tuple[Expr, ...]) -> Expr:
-    """Return a node with these inputs: itself, if they are its own."""
+    """Return a node with these inputs: the node itself if it has them."""
     return node if are_same(inputs, node.inputs) else node.with_inputs(inputs)
 
 

@@ -24,7 +24,7 @@ class Margin(NamedTuple):
     """How blocks of one axis are extended.
 
     before, after
-        By how many elements.
+        The number of elements on each side.
     boundary
         One of BOUNDARIES, or a value. "none": blocks at the edge are not extended there.
     grid
@@ -211,7 +211,7 @@ def extended_block(
     numbers
         Of the blocks, along each axis.
     values
-        What stands beyond the edge of each axis, where no block does.
+        The boundary's value for each axis.
     cut
         The numbers of the blocks that come cut to their needed part.
     """

@@ -102,12 +102,12 @@ def _replaced(selection: Selection, axis: int, pick: Any) -> Selection:
 def concatenated(nodes: Sequence[Expr], axis: int, fit: bool = False) -> Expr:
     """Return nodes of one dtype and fitting shapes, one after another.
 
-    `fit`: it is known that blocks of unknown lengths do.
+    `fit`: blocks of unknown lengths are known to fit.
 
     Raises
     ------
     SizesNeeded
-        Lengths of other axes have to be equal, and are not known.
+        Lengths of other axes are unknown, so that they may differ.
     """
     if len(nodes) == 1:
         return nodes[0]

@@ -27,14 +27,14 @@ class Lowering:
     Attributes
     ----------
     readers
-        By the ids of tasks: how many other tasks read what they return, and how often it is wanted.
+        By the ids of tasks: how many tasks and wanted results read their value.
     taken
         See reading.py.
 
     Parameters
     ----------
     find_exchange
-        Returns `exchange` when that is first asked for.
+        Called once, for the first use of `exchange`; returns it.
     """
 
     def __init__(self, find_exchange: Callable[[], Exchange | None] = lambda: None) -> None:
@@ -47,7 +47,7 @@ class Lowering:
 
     @cached_property
     def exchange(self) -> Exchange | None:
-        """What gives files to the run that will be made at once; None: there are none."""
+        """The source of files for the run of this compute; None: there is none."""
         return self._find_exchange()
 
     def lower(self, wanted: Sequence[Expr]) -> list[list[Task]]:

@@ -23,7 +23,7 @@ from lazyflow.graph.task import Task
 
 
 class AxisPart(NamedTuple):
-    """A part of an axis: the number of a block, and what of it; None: all."""
+    """A part of an axis: the number of a block, and its slice; None: all of it."""
 
     number: int
     start: int | None = None
@@ -37,7 +37,7 @@ class Pieces(Expr):
     cuts
         For each axis of the input the pieces of each block.
     rest
-        What is left to take of a joined block: numbers, new axes and the order of axes.
+        The rest of the selection, for a joined block: numbers, new axes, the order of axes.
     """
 
     __slots__ = ("cuts", "rest")

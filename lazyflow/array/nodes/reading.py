@@ -28,7 +28,7 @@ _SMALL = 4  # an array in memory is at least so many times what is taken of it
 class Read:
     """How the blocks of one input of a node are found.
 
-    Made once for all tasks of the node; `at` returns what differs between them.
+    Made once for all tasks of the node; `at` returns the part that depends on the task.
     """
 
     def __init__(self, low: MakesTasks, node: Expr, ndim: int) -> None:
@@ -60,7 +60,7 @@ class Read:
         ])
 
     def part(self, index: Index) -> tuple[int, int]:
-        """Return how many elements a block takes of one of the base, and how many that one has."""
+        """Return how many elements a block reads of the base's block, and that one's size."""
         if self.anywhere:
             return 0, 0
         own, part, whole = self.own(index), 1, 1
@@ -279,7 +279,7 @@ class BlockTask:
 
 
 def prepared(low: MakesTasks, node: Expr) -> tuple[list[Read], BlockTask, bool]:
-    """Return what all tasks of a node have in common, and whether thin parts may be cut out."""
+    """Return the parts that all tasks of a node share, and whether thin parts may be cut out."""
     inputs = node.inputs if isinstance(node, Fused) else (node,)
     reads = [Read(low, x, node.ndim) for x in inputs]
     parts = len(reads) > 1 and any(

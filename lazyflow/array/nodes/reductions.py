@@ -92,8 +92,8 @@ class TreeReduction:
     first_takes_out
         `first` has it, too, for trees of one block.
     by_caller
-        `merge` and `last` call no code of the user's, and get little, so the process that waits may
-        run them itself: see schedulers/processes/parent/pool_run.py.
+        `merge` and `last` get little data and never call the user's code, so the waiting process
+        may run them itself: see schedulers/processes/parent/pool_run.py.
     """
 
     __name__ = "tree"
@@ -202,7 +202,7 @@ def merged_parts(
     """Return one part for some neighbouring parts; the result, if they are the last.
 
     which
-        The number of what is merged, where blocks gave tuples; None: they did not.
+        The place of the merged part, if blocks gave tuples; else None.
     """
     if which is not None:
         parts = tuple([part[which] for part in parts])
@@ -277,9 +277,9 @@ def reduced_shape(node: Expr, axes: Sequence[int], keepdims: Any) -> tuple[int |
 def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
     """Return a node with one chunk along some axes, and shorter ones along others if need be.
 
-    Blocks stay below eight times ``config.chunk_bytes`` where the other axes can do that. What has
-    to be put together anyway becomes pieces enough for many workers: of 400,000 x 100 in two
-    columns the medians took three quarters of the time that they took in twenty.
+    Blocks stay below eight times ``config.chunk_bytes`` where the other axes can do that. Where
+    axes have to be joined anyway, the other axes are cut into pieces for many workers: medians of
+    400,000 x 100 took three quarters of the time in pieces of two columns as in pieces of twenty.
     """
     chunks: list[Any] = [
         (node.shape[k],) if k in axes else sizes for k, sizes in enumerate(node.chunks)
@@ -313,7 +313,7 @@ class Reduce(Expr):
     """A reduction before it is fused; reduced axes stay, with length 1.
 
     inputs
-        The value, and for moments perhaps what counts of it, of the same shape.
+        The value, and for moments perhaps a mask of the same shape.
     finish
         Function from the merged partial results to the result, or None. Hashable.
     """
@@ -452,9 +452,9 @@ class MeanOf:
     """Divides sums by how many elements they are of.
 
     held
-        The dtype of the array that has the sum before, if another than it is made in: `out`.
+        The dtype of the array that holds the sum, if it differs: that of `out`.
     count
-        How many they are; None: that is given with the sums, element by element.
+        The number of elements; None: it comes with the sums, for each of them.
     quiet
         Division by 0 warns once, as the versions that leave NaN out do.
     """
@@ -496,7 +496,7 @@ class MeanOfMoments:
 
 @dataclass(frozen=True)
 class VarOf:
-    """Computes a variance, or its root, of moments, or of squares and of how many they are.
+    """Computes a variance, or its root, from moments, or from squares and their number.
 
     quiet
         As of `MeanOf`.
@@ -547,7 +547,7 @@ def reduced(
     """Return a reduction of a node over axes.
 
     dtype, result
-        In which it is done, and of the result if `finish` makes another.
+        The dtype of the computation, and that of the result if `finish` changes it.
     """
     axes = axes_of(axis, node.ndim)
     dtype = np.dtype(dtype)
@@ -583,7 +583,7 @@ def axes_of(axis: Any, ndim: int, as_1d: bool = True) -> tuple[int, ...]:
     """Return the numbers of axes to reduce, sorted; 0-d arrays take a number as 1-d ones do.
 
     as_1d
-        False in means, variances and quantiles, which look for their axes themselves in NumPy.
+        False in means, variances and quantiles, which check their axes by other rules in NumPy.
     """
     if axis is None:
         return tuple(range(ndim))
@@ -604,6 +604,6 @@ def without_empty(node: Expr, axes: tuple[int, ...]) -> Expr:
 
 
 def count_over(node: Expr, axes: tuple[int, ...]) -> int | None:
-    """Return how many elements there are along axes; None: not known yet."""
+    """Return the number of elements along axes; None if unknown."""
     lengths: list[Any] = [node.shape[axis] for axis in axes]
     return None if None in lengths else prod(lengths)

@@ -81,7 +81,7 @@ class Reshape(ReshapedBlocks):
         super().__init__(inputs, chunks, groups)
 
     def through(self, selection: Selection) -> Recipe | None:
-        """Move slices down: of axes that stay, and of the first of those that one axis becomes."""
+        """Move slices down: of axes that stay, and of the first of several that replace one."""
         (node,) = self.inputs
         inner: list[Any] = [None] * node.ndim
         shape: list[Any] = list(self.shape)
@@ -118,10 +118,10 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
     Parameters
     ----------
     limit
-        Elements that a block may have; as many as the largest has now in each group of axes that
-        change, if left out.
+        The most elements of a block; None: as many as the largest has now in each group of axes
+        that change.
     merge
-        False: where axes become one, all but the last are cut into chunks of length 1.
+        False: where axes become one, all except the last are cut into chunks of length 1.
     """
     old: Any = node.shape
     if old == shape:

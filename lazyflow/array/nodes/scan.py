@@ -1,18 +1,18 @@
 """Scans: each element is combined by a ufunc with all elements before it along an axis.
 
-Each block is scanned by itself. What is before a block, its carry, is made of the ends of the
-blocks before it, the last elements of their scans, so that only these small pieces wait for each
-other::
+Each block is scanned by itself. The carry of a block combines all elements before it. It is made of
+the ends of the earlier blocks, the last elements of their scans, so that only these small pieces
+wait for each other::
 
     node          Scan        what users have made, until it is expanded
     ends          BlockEnds   the last elements of a scan of each block
     carries       Carries     the ends, combined up to each block
     result        Scanned     a scan of each block, each element combined with the carry
 
-Blocks are read twice, so that scans are fused with what is before and after them. Of ufuncs and
-dtypes that have no neutral element, for the carry of the first blocks, the scans of blocks are kept
-between (`Joined`). The result never falls where a sum of positive elements can't: a block goes on
-with the very bits that the one before it ends with.
+Blocks are read twice, so that scans are fused with what is before and after them. The carry of the
+first blocks is the neutral element; for ufuncs and dtypes without one, the scans of blocks are kept
+in between (`Joined`). Cumulative sums of positive elements never fall: a block continues with the
+bits that end the block before it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Scan(Expr):
 class Scanned(Elementwise):
     """The scan of each block, combined with its carry if that is an input, too.
 
-    It is fused as operations on elements are, and has the chunks of the values.
+    It is fused like elementwise operations, and has the chunks of the values.
     """
 
     __slots__ = ()
@@ -116,7 +116,7 @@ class BlockEnds(Reduce):
 
 
 class Carries(Expr):
-    """For each block what is before it: the blocks' ends combined, of length 1 along the axis."""
+    """The carry of each block: the ends of the earlier ones combined, as one element."""
 
     __slots__ = ("axis", "parallel", "ufunc")
 

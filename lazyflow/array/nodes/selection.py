@@ -29,7 +29,7 @@ class Pick(NamedTuple):
         return Pick(inner.start + self.start * inner.step, self.step * inner.step, self.length)
 
     def is_all(self, n: int | None) -> bool:
-        """Tell whether it takes the whole axis as it is."""
+        """Tell whether it takes the whole axis in order."""
         return self.start == 0 and self.step == 1 and self.length == n
 
 
@@ -37,8 +37,8 @@ class Selection(NamedTuple):
     """What a view selects of its base.
 
     picks
-        For each axis of the base a Pick, an int (the axis is gone), or None: all of it, whose
-        length may not be known.
+        For each axis of the base a Pick, an int (the axis is gone), or None: all of it, also of
+        unknown length.
     axes
         For each axis of the view: the axis of the base, or ~n for a new one of length n.
     """
@@ -48,7 +48,7 @@ class Selection(NamedTuple):
 
     @classmethod
     def of_all(cls, ndim: int) -> Selection:
-        """Return the selection that takes everything as it is."""
+        """Return the selection of everything."""
         return cls((None,) * ndim, tuple(range(ndim)))
 
     def then(self, outer: Selection) -> Selection:
@@ -152,7 +152,7 @@ def _skipped(chunks: Iterable[int], places: int) -> tuple[int, int]:
 
 
 def as_slice(pick: Pick | int | None) -> slice | int:
-    """Return the index that takes of an array's axis what a pick takes.
+    """Return the index for an array's axis that takes the places of a pick.
 
     >>> as_slice(Pick(3, -1, 4)), as_slice(Pick(2, 3, 2))
     (slice(3, None, -1), slice(2, 6, 3))
@@ -170,7 +170,7 @@ def as_slice(pick: Pick | int | None) -> slice | int:
 def base_region(
     selection: Selection, chunks: Chunks, index: Index, bounds: list[list[int]]
 ) -> tuple[slice | int, ...]:
-    """Return the region of the base that a block of a view is, for a base that is read anywhere.
+    """Return the region of the base for a block of a view; the base may be read at any place.
 
     bounds
         Where the chunks of each axis of the view begin.

@@ -17,7 +17,7 @@ Region = tuple[slice, ...]
 
 
 class Const(Source):
-    """A 0-d array that is known now."""
+    """A 0-d array with a known value."""
 
     __slots__ = ("value",)
     free = True
@@ -89,10 +89,10 @@ class Generated(Source):
 
     formula
         Called with a region, slices with start and stop of step 1; returns its values. Hashable,
-        and equal if the values are; its name is what messages call the node. With an attribute
+        and equal if the values are; its name is that of the node in messages. With an attribute
         ``takes_out = True`` it has a keyword ``out``: None, or an array of the region's shape, of
         any strides, which it may write the values into and return. With ``slow = True`` a part
-        costs more than its share of the whole, so that chunks stay and nothing is made twice.
+        costs more than its share of the whole, so chunks stay, and each block is made once.
     """
 
     __slots__ = ("formula",)
@@ -158,13 +158,13 @@ class TaskBlocks(Source):
     tasks
         In C order of the blocks.
     light
-        Whether they are all short: see evaluation.py.
+        Whether all are short: see evaluation.py.
     readers
-        How many readers the tasks of the compute have: see lowering.py.
+        The numbers of readers of the compute's tasks: see lowering.py.
     whole
-        The shape of what is wanted, if it is another one: with the same elements in C order.
+        The shape of the wanted array if it differs; the elements have the same C order.
     axes
-        Of what has that shape, those of what is wanted, if they stand in another order.
+        The order of the wanted array's axes, after it has that shape; None: unchanged.
     order
         Their `memory_order`, if it is not C order.
     """
@@ -192,7 +192,7 @@ class TaskBlocks(Source):
 
     @property
     def held(self) -> bool:
-        """Whether all blocks are there, or will be without this compute."""
+        """Whether all blocks are held, or are already being computed."""
         return all(task._func is HELD for task in self.tasks)
 
     def key(self) -> Any:

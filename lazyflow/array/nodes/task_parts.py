@@ -57,7 +57,7 @@ def is_thin(part: int, whole: int, node: Expr) -> bool:
     """Tell whether a part of a block is cut out by a task of its own, given their elements.
 
     Such a task runs where the block is, so that on a cluster the part moves and not the block:
-    for `x[1:] - x[:-1]` whole blocks moved for a row of each.
+    for `x[1:] - x[:-1]` whole blocks would move for one row of each.
     """
     dtype = node.known_dtype
     return part * _THIN <= whole and dtype is not None and whole * dtype.itemsize >= _LARGE
@@ -69,7 +69,7 @@ def taken(where: BlockPosition, block: Any) -> Any:
 
 
 class TaskDetails:
-    """What differs between the tasks of a node, as an argument not searched for lazy values."""
+    """The details of one task of a node, as an argument not searched for lazy values."""
 
     __slots__ = ("values",)
     _lazyflow_kind = ATOM

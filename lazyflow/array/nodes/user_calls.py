@@ -30,8 +30,8 @@ class PerBlock(Expr):
 
     Notes
     -----
-    An input of fewer axes, or with one block along an axis, gives the same block everywhere; the
-    first axes of one of more axes are one block each.
+    An input with fewer axes, or with one block along an axis, gives the same block everywhere. If
+    an input has more axes, the first of these are one block each.
     """
 
     __slots__ = ("func",)
@@ -80,11 +80,11 @@ class BoundCall:
     kwargs
         Its keywords.
     asked_by
-        The function of lazyflow that it was given to, for messages.
+        The function of lazyflow that got it, for messages.
     name
-        What tasks are called; else as the function.
+        Name of the tasks; None: that of the function.
 
-    Arguments are taken in by the rule of `lazyflow.submit`; `watches` are those of large arrays.
+    Arguments are copied or watched by the rule of `lazyflow.submit`; `watches` has the latter.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ def takes(func: Any, keyword: str) -> bool:
 def declared(dtype: Any, meta: Any) -> Any:
     """Return the dtype that a user gave by `dtype` or by an array like the result, if any.
 
-    It is a `LazyDtype` that is known already if the array is none of NumPy's.
+    For an array of another library it is a `LazyDtype` that is known already.
 
     >>> declared("f4", None), declared(None, np.empty(0, "i2"))
     (dtype('float32'), dtype('int16'))
@@ -173,9 +173,9 @@ def dtype_of(
     """Return the dtype of a call's result: the declared one, or a lazy one that tries the call.
 
     fakes
-        For each input a function of its dtype that makes what stands for a block of it.
+        For each input a function from its dtype to a made-up block.
     extra
-        Returns keywords that the function gets.
+        Returns further keywords of the function.
     """
     known = declared(dtype, meta)
     of_class = meta is None and isinstance(call.func, type)
@@ -196,10 +196,10 @@ def dtype_or_block(found: Any) -> Any:
 def made_up_blocks(
     inputs: Sequence[Expr], fakes: Sequence[Callable[[np.dtype[Any]], Any]]
 ) -> tuple[Callable[[], list[Any]], list[LazyDtype]]:
-    """Return a function that makes up a block of each input, and the dtypes that it asks for.
+    """Return a function that makes up a block of each input, and the dtypes that it needs.
 
     fakes
-        For each input a function of its dtype that makes the block.
+        For each input a function from its dtype to the block.
     """
     types = [x.dtype_or_lazy for x in inputs]
 
@@ -219,12 +219,12 @@ def _of_kind(meta: Any, fake: Any) -> Any:
 
 
 def tried(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
-    """Return what a function returns for made-up blocks.
+    """Return the result of a function for made-up blocks.
 
     Raises
     ------
     TypeError
-        It raised, or returned no array; or it needs values that have to be computed.
+        It raised, returned something other than an array, or needs computed values.
     """
     remedy = f"Pass {REMEDIES.get(call.asked_by, 'dtype')}= to {call.asked_by}()"
     unknown = f"the dtype of {call.asked_by}({call.name}, ...) is not known: {call.name}"
@@ -281,12 +281,12 @@ _SHAPES = {
 
 
 class ReturnCheck:
-    """Checks what a function returned for a block.
+    """Checks a function's result for a block.
 
     name, asked_by
-        The function, and which of lazyflow's it was given to.
+        The function, and the function of lazyflow that got it.
     chunks, dtype
-        Of the array that the blocks make; a length or the dtype may be None: not known.
+        Of the array of the blocks; unknown lengths or an unknown dtype are None.
     """
 
     def __init__(
@@ -365,8 +365,8 @@ class SingleResult(Expr):
     which
         The number of the result.
     call, count
-        The user's function, whose results are checked, and how many there are; None: what lazyflow
-        made needs no check.
+        The user's function, whose results are checked, and their number; None: lazyflow's own
+        function, without a check.
     """
 
     __slots__ = ("call", "count", "which")
@@ -422,14 +422,14 @@ def take_result(
 
 
 class AxisBlocks(NamedTuple):
-    """Which blocks of an axis a function gets for a block of the result.
+    """The blocks of an input's axis that a function gets for a block of the result.
 
     axis
         The axis of the result whose block has the same number; None: all blocks of this one.
     together
-        How many neighbours are given together; None: one, and it is not in a list.
+        The number of neighbours in a list; None: one block without a list.
     total
-        How many blocks the axis has, or, if it has one that is given again and again, others have.
+        The number of blocks of the axis; if it has one block for all, that of the other inputs.
     alone
         It has one block.
     """
@@ -464,7 +464,7 @@ class InputBlocks(NamedTuple):
         """Return the task of a block, or nested lists of such tasks.
 
         before
-            The numbers of the block along the first axes, where they are chosen already.
+            The numbers of the block along the first axes, which are already chosen.
         """
         if len(before) == len(self.axes):
             return low.block(node, before)
@@ -485,7 +485,7 @@ class InputBlocks(NamedTuple):
         return read_only(found) if isinstance(found, np.ndarray) else found
 
     def fake(self, dtype: np.dtype[Any]) -> Any:
-        """Return made-up blocks, with which the function is tried to find a dtype out."""
+        """Return made-up blocks for a trial of the function, which tells the dtype."""
         found: Any = ones((1,) * len(self.axes), dtype)
         if not self.concatenate:
             for along in self.axes:
@@ -498,9 +498,9 @@ class BlockCalls(Expr):
     """A user's function, called for each block.
 
     shares
-        For each input what of it the function gets.
+        For each input the blocks that the function gets.
     checked
-        What it returns has to be as the array says; else it may be anything.
+        Results must have the array's shape and dtype; otherwise they may be anything.
     """
 
     __slots__ = ("call", "checked", "shares")

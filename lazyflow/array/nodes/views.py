@@ -73,7 +73,7 @@ def _is_source(node: Expr) -> bool:
 
 
 def view(base: Expr, selection: Selection) -> Expr:
-    """Return a view of a node; views of views become one, or none where nothing changes."""
+    """Return a view of a node; a view of a view becomes one, an identity the node itself."""
     if isinstance(base, View):
         selection = base.selection.then(selection)
         base = base.inputs[0]
@@ -85,11 +85,11 @@ def view(base: Expr, selection: Selection) -> Expr:
 def seen(
     pairs: list[tuple[Expr, Selection]], make: Callable[[tuple[Expr, ...]], Expr], rest: Selection
 ) -> Recipe | None:
-    """Return what `Expr.through` does for a node that is made of views of its inputs.
+    """Return the result of `Expr.through` for a node that is made of views of its inputs.
 
     make
-        Makes the node of these views; `rest` is what is left to take of it. None is
-        returned where all views would be the inputs themselves.
+        Makes the node of these views; `rest` is then taken of it. None is returned if all views
+        would be the inputs themselves.
     """
     if all(selection.is_identity(x.shape) for x, selection in pairs):
         return None
@@ -117,7 +117,7 @@ def transposed(node: Expr, axes: Iterable[Any] | None) -> Expr:
     Raises
     ------
     ValueError
-        There are more or fewer axes, or one twice; `AxisError`: one that is not there.
+        The number of axes differs, or an axis comes twice; `AxisError`: an axis does not exist.
     """
     order = tuple(reversed(range(node.ndim)) if axes is None else map(operator.index, axes))
     if len(order) != node.ndim:

@@ -48,7 +48,7 @@ class GroupProgram:
     groups
         For each elementwise node the groups that it is computed in; this one is `group`.
     new
-        What nodes have become that are computed already.
+        The new nodes for nodes that are rewritten already.
     root
         A node of the shape of the program, in its chunks.
     """
@@ -95,9 +95,9 @@ class GroupProgram:
         return "input", len(self.inputs) - 1
 
     def turn(self) -> None:
-        """Compute in the order in which all inputs of the full shape lie in memory, if it is one.
+        """Compute in the memory order of the inputs of the full shape, if all have the same.
 
-        Of an array in Fortran order sums of rows took 9 times as long in C order.
+        Sums of rows of an array in Fortran order took 9 times as long in C order.
         """
         ndim = len(self.shape)
         orders = {x.memory_order for x in self.inputs if x.shape == self.shape}
@@ -145,7 +145,7 @@ class GroupProgram:
         return any(isinstance(node, Scanned) for node, _ in self.steps)
 
     def better_chunks(self) -> Chunks:
-        """Return longer chunks where blocks are small and all inputs can be had in other chunks."""
+        """Return longer chunks if blocks are small and all inputs can be made in other chunks."""
         if self.has_scans():
             return self.chunks  # which the carries are made for
         better = coalesced(self.chunks)
@@ -153,7 +153,7 @@ class GroupProgram:
         return better if fit else self.chunks
 
     def chunks_in_rows(self) -> Chunks:
-        """Return better chunks for a whole result: those that lie in one piece of it, if they can.
+        """Return better chunks for a result in memory: contiguous blocks of it, if possible.
 
         Blocks of 1,000 x 1,000, whose rows lie apart in the result, took 1.5 times as long.
         """
@@ -228,7 +228,7 @@ _QUICK_IDS = frozenset(map(id, _QUICK))
 def is_quick(op: Any) -> bool:
     """Tell whether an operation costs about as much as reading its operands.
 
-    It is known by what it is: a slow function of the user's may have the name of a quick one.
+    The object itself decides: a user's slow function may have the name of a quick one.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def explain_groups(before: Sequence[Expr], after: Sequence[Expr], keep: bool) ->
 
 
 class _Fusion:
-    """What is known of the wanted nodes, and what they become."""
+    """The groups of the wanted nodes, and the nodes that replace them."""
 
     def __init__(self, wanted: Sequence[Expr], keep: bool, enabled: bool) -> None:
         self.wanted = wanted
@@ -324,8 +324,7 @@ class _Fusion:
         self.new[node] = made
 
     def _readers(self, node: Expr) -> int:
-        """Count the groups, and the nodes outside of groups, that read a node, each part for one.
-        """
+        """Count the groups, and the nodes outside of groups, that read a node or views of it."""
         found: set[Any] = {node} & set(self.wanted)
         stack = [node]
         while stack:
@@ -357,14 +356,14 @@ class _Fusion:
         return levels
 
     def _is_fused(self, node: Expr) -> bool:
-        """Tell whether operations on what a node reads may be parts of the program that it is."""
+        """Tell whether a node can take the operations on its inputs into its program."""
         if not isinstance(node, Masked):
             return isinstance(node, Reduce)
         elements = self.enabled and node.is_of_elements()
         return elements and any(isinstance(x, Elementwise) for x in node.inputs)
 
     def _bundle_key(self, node: Expr) -> Any:
-        """Return the group of what reduces, or chooses of, its input."""
+        """Return the group of a node that reduces its input or chooses of it."""
         inner = node.inputs[0]
         if not self.enabled or isinstance(node, BlockEnds) or not isinstance(node, Reduce):
             return id(node)

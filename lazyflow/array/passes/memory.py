@@ -48,14 +48,14 @@ def _block_bytes(node: Expr, index: tuple[int, ...]) -> int | None:
 
 
 class BlockSizes:
-    """The bytes of what tasks return.
+    """The bytes of the results of tasks.
 
     Attributes
     ----------
     known
         By the ids of tasks that make blocks.
     sure
-        Of these, which surely are dense arrays in memory of their own: others may be views, or
+        Those of them that are certainly dense arrays with their own memory; others may be views, or
         repeat an element.
     nodes
         The nodes of these blocks, and the tasks.
@@ -81,19 +81,19 @@ class BlockSizes:
                 self.sure[id(task)] = known
 
     def give(self, tasks: Iterable[Task]) -> None:
-        """Leave out what these tasks return: `compute` gives it to the caller."""
+        """Leave out the results of these tasks: `compute` gives them to the caller."""
         for task in tasks:
             self.sure[id(task)] = self.known[id(task)] = 0
 
     def needs(self, sizes: dict[int, int]) -> list[int]:
-        """Return what each task needs of memory to run, by some of the sizes."""
+        """Return the memory that each task needs to run, by some of the sizes."""
         return [
             sum({id(x): sizes.get(id(x), 0) for x in (task, *task._inputs)}.values())
             for _, task in self.nodes
         ]
 
     def of(self, tasks: Sequence[Task]) -> list[int]:
-        """Return the bytes of what these tasks return: each after those that it reads.
+        """Return the bytes of the results of tasks, which are in an order that they can run in.
 
         A task between blocks returns as much as its user, for a partial sum, or a piece of that;
         the source of pieces returns all of them.
@@ -120,9 +120,9 @@ def _is_sure(node: Expr, task: Task) -> bool:
 
 
 def check_fits(low: Lowering, limit: int, given: Iterable[Task]) -> int:
-    """Return the bytes that the task needs which needs most; refuse it beyond the memory limit.
+    """Return the largest need of a task, in bytes; refuse one beyond the memory limit.
 
-    If it is not sure that the task can't run, warn.
+    If the task might still fit, warn instead.
 
     given
         Tasks whose results `compute` gives to the caller, whose memory has no limit.
@@ -130,7 +130,7 @@ def check_fits(low: Lowering, limit: int, given: Iterable[Task]) -> int:
     Raises
     ------
     StoreFull
-        What one task reads and returns is more.
+        One task reads and returns more.
     """
     sizes = BlockSizes(low)
     largest = max(sizes.needs(sizes.known), default=0)

@@ -94,7 +94,7 @@ def explain_merges(before: Sequence[Expr], after: Sequence[Expr], keep: bool) ->
 
 
 def wide_blocks(wanted: Sequence[Expr], keep: bool = False) -> Sequence[Expr]:
-    """Return products in blocks that are wide, which are faster to multiply.
+    """Return products in wide blocks, which are faster to multiply.
 
     >>> import lazyflow.array as la
     >>> x = la.ones((800, 800), chunks=100)
@@ -120,7 +120,7 @@ def explain_wide(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> s
 
 
 def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
-    """Drop rechunks that cancel, and those of what can be made in any chunks.
+    """Drop rechunks that cancel, and rechunks of sources that can be made in any chunks.
 
     >>> import lazyflow.array as la
     >>> x = la.ones(8, chunks=2)
@@ -247,7 +247,7 @@ def _request(node: Expr, chunks: Chunks) -> Request:
 
 
 def explain_rechunks(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
-    """Say how many rechunks are needed less."""
+    """Say how many rechunks were dropped."""
     count, left = [
         sum(isinstance(node, Rechunk) for node in below(nodes)) for nodes in (before, after)
     ]
@@ -259,10 +259,9 @@ def explain_rechunks(before: Sequence[Expr], after: Sequence[Expr], keep: bool) 
 # -- views go down ------------------------------------------------------------------------
 #
 # The pass that moves views to the sources, so that only what is needed is read and computed.
-#
-# What is seen through one view is made for that view alone. What is seen through several is made
-# once and each takes its part, unless next to nothing is repeated: else the overlap of two parts
-# would be made twice by each operation below, and more often by each that is further down.
+# A node that is seen through one view is made for that view alone. One that is seen through several
+# is made once, and each view takes its part, unless next to nothing is repeated: otherwise each
+# operation below would make the overlap of two parts twice, and those further down more often.
 
 #: How a node is seen: through which view; None: as it is.
 Seen = Selection | None
@@ -407,13 +406,13 @@ class ExprPass(NamedTuple):
     Attributes
     ----------
     name
-        What the pass does, in two words.
+        The pass in two words.
     apply
         Returns the rewritten nodes. Its further arguments tell whether the chunks of the wanted
         nodes must stay, and whether operations are fused.
     explain
-        Says in words what the pass did to the first nodes to get the second ones; its third
-        argument tells whether the chunks must stay.
+        Describes the changes from the first nodes to the second ones; its third argument tells
+        whether the chunks must stay.
     """
 
     name: str
@@ -433,7 +432,7 @@ PASSES: list[ExprPass] = [
 
 
 def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
-    """Return what to lower for some wanted nodes.
+    """Return the nodes to lower for some wanted nodes.
 
     Parameters
     ----------
@@ -480,7 +479,7 @@ def _verify(watch: Watch, node: Expr) -> None:
 
 
 def explain_passes(wanted: Nodes, keep: bool = True, fusion: bool = True) -> str:
-    """Return a line for each pass: what it does to some wanted nodes."""
+    """Return a line for each pass with its changes to some wanted nodes."""
     nodes: Nodes = Roots(wanted)
     words = []
     for each in PASSES:

@@ -49,7 +49,7 @@ def _rule(sentence: str, *types: type[Expr]) -> Callable[[Rule], Rule]:
 
 
 def check(nodes: Sequence[Expr]) -> None:
-    """Raise where expressions break their promises.
+    """Raise AssertionError if expressions break a rule.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class WrittenPoints:
         }
 
     def find(self, index: Index) -> tuple[int, Any] | None:
-        """Return the number of the points of a block among those of all, and where they are."""
+        """Return the place of a block's points among all of them, and their index arrays."""
         number = 0
         for axis, count in zip(self.axes, self.grid, strict=True):
             number = number * count + index[axis]
@@ -55,9 +55,9 @@ class Assigned(Expr):
 
     inputs
         The node, and the values: first, where there are `targets`, an axis of points, then the
-        axes of the node that these are not for. Of an axis of length 1 the element is for all.
+        axes of the node that these are not for. An axis of length 1 is broadcast.
     picks
-        For each axis what is written, steps positive; None for those of the targets.
+        For each axis the written places, with positive steps; None for axes of the targets.
     """
 
     __slots__ = ("picks", "targets")

@@ -20,7 +20,7 @@ Places = tuple[np.ndarray[Any, Any], ...]
 
 
 class Gather(Expr):
-    """What index arrays take of some axes, and all of the others.
+    """The elements at index arrays along some axes, and all along the others.
 
     The axes of the index arrays stand where the indexed axis stood; in front, if several were.
     """
@@ -79,7 +79,7 @@ def _is_in_memory(node: Expr) -> bool:
 def gather(
     base: Expr, axes: Index, arrays: tuple[np.ndarray[Any, Any], ...], points: Chunks | None = None
 ) -> Expr:
-    """Return what index arrays for these axes, ascending, take of a node.
+    """Return the elements of a node at index arrays for these axes, ascending.
 
     points
         The chunks of the axes of the index arrays.

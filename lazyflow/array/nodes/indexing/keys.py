@@ -29,8 +29,8 @@ def is_field(key: Any) -> bool:
 def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
     """Return one entry for each axis of an array, and None for each new axis.
 
-    Slices come as they were, integers as int, arrays and lists as they are; a boolean array
-    stands for as many axes as it has.
+    Slices, arrays and lists are unchanged, integers become int; a boolean array stands for as many
+    axes as it has.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def _has_arrays(entries: Sequence[Any]) -> bool:
 
 
 def is_basic(entries: list[Any]) -> bool:
-    """Tell whether only slices, integers and new axes are there."""
+    """Tell whether there are only slices, integers and new axes."""
     return all(each is None or isinstance(each, slice | int | EllipsisType) for each in entries)
 
 
@@ -111,7 +111,7 @@ def basic(node: Expr, entries: list[Any]) -> Expr:
 
 
 def basic_spec(shape: tuple[int | None, ...], entries: list[Any]) -> Selection:
-    """Return what slices, integers and new axes take of an array of a shape."""
+    """Return the selection of slices, integers and new axes for an array of a shape."""
     picks: list[Pick | int | None] = []
     axes: list[int] = []
     for each in entries:

@@ -1,4 +1,4 @@
-"""Elements chosen by boolean arrays: ``x[x > 0]``. Their number is known after a computation."""
+"""Elements chosen by boolean arrays, ``x[x > 0]``; evaluation.py computes their number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lazyflow.array.nodes.views import seen
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.task import Task
 
-#: How much each block of a mask chooses, once that was found out; until then its origin.
+#: The number of elements that each block of a mask chooses, once computed; until then its origin.
 _counts: WeakTable[Expr, tuple[int, ...]] = WeakTable()
 _unknown: WeakTable[Expr, Unknown] = WeakTable()
 
@@ -30,9 +30,9 @@ class Masked(Expr):
     inputs
         A node and the mask, whose chunks are the node's of these axes and in C order.
     first
-        The first of the axes that the mask is for: the axis of what was chosen.
+        The first axis of the mask in the node: the axis of the chosen elements.
     counts
-        How much the blocks of the mask choose, or None.
+        How many elements each block of the mask chooses, or None.
     """
 
     __slots__ = ("counts", "first")
@@ -77,7 +77,7 @@ class Masked(Expr):
         return type(self) is Masked and node.ndim == mask.ndim and known
 
     def mask_counts(self) -> tuple[int, ...] | None:
-        """Return how much each block chooses, if that was found out."""
+        """Return how many elements each block chooses, or None if unknown."""
         return self.counts or _counts.get(self.inputs[1])
 
 
@@ -139,7 +139,7 @@ def places(start: int, mask: Any) -> Any:
 
 
 def note_counts(mask: Expr, counts: tuple[int, ...] | None) -> None:
-    """Keep how much each block of a mask chooses, for all nodes with this mask."""
+    """Keep how many elements each block of a mask chooses, for all nodes with this mask."""
     assert counts is not None
     _counts[mask] = counts
 
