@@ -71,7 +71,7 @@ class AsObjects:
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
             raise ValueError(
-                "an array that has to be computed can't be given without a copy (copy=False)"
+                "chunked arrays are computed into new ones, which copy=False forbids: leave it out"
             )
         __tracebackhide__ = True  # for IPython and pytest
         if self._expr.kind is not None:

@@ -298,14 +298,14 @@ def _joined(data: Any, mask: Any, fill: Any) -> Any:
 def _refuse(name: str) -> NoReturn:
     raise TypeError(
         f"{name} has no rule for masks, so arrays with masks are refused. Fill them first, "
-        "x.filled(value), or write what it does of x.data and x.mask"
+        "x.filled(value), or compute it from x.data and x.mask"
     )
 
 
 def _check_key(key: Any) -> None:
     if any(_has_mask(each) for each in (key if isinstance(key, tuple) else (key,))):
         raise TypeError(
-            "a key has a mask, and whether masked elements are meant is not known. Fill it: "
+            "the index has a mask. Fill it, to say whether its masked elements are selected: "
             "x[key.filled(False)]"
         )
 

@@ -296,8 +296,8 @@ def _state_of(model: Any) -> dict[str, Any]:
             found.update({name: inner} if inner else {})
         elif _holds_model(value):
             raise ValueError(
-                f"what this {type(model).__name__} has learned is in {name}, which is no array: "
-                "its weights can't be taken out or set. Send the whole model, by pickle"
+                f"this {type(model).__name__} keeps what it learned in {name}, which is no array: "
+                "its weights can't be read or set. Send the whole model, by pickle"
             )
         elif hasattr(value, "tocsr") and not private:
             advice = "call model.densify() first" if hasattr(model, "densify") else (
@@ -397,13 +397,13 @@ def set_fitted_arrays(model: Any, weights: Any) -> None:
     own = fitted_arrays(model)
     if weights and set(weights) <= _LABELS:
         raise ValueError(
-            f"weights of {type(model).__name__} are labels alone, {sorted(weights)}: nothing would "
-            "be set by which it predicts. Send the whole model, by pickle"
+            f"weights of {type(model).__name__} are labels alone, {sorted(weights)}: they don't "
+            "determine its predictions. Send the whole model, by pickle"
         )
     strange = [k for k in weights if not (isinstance(k, str) and "_" in (k[:1], k[-1:]))]
     if strange:
         raise ValueError(
-            f"{strange[0]!r} is not what {type(model).__name__} learns: those names end in _, "
+            f"{type(model).__name__} learns nothing called {strange[0]!r}: such names end in _, "
             "as coef_ and intercept_ do. get_weights(model) of a fitted one shows its form"
         )
     if own:

@@ -150,7 +150,7 @@ def test_passes_say_what_they_did():
 def test_reports_are_shown_as_they_are_printed_and_are_of_arrays():
     x = la.ones((4, 4), chunks=2)
     assert repr(la.report(-x)) == str(la.report(-x)) != ""
-    words = "takes chunked arrays; got a Delayed. lazyflow.optimize.x, explain=True. tells of other"
+    words = "takes chunked arrays; got a Delayed. lazyflow.optimize.x, explain=True. describes"
     with pytest.raises(TypeError, match=words):
         la.report(x, delayed(abs)(-1))
 

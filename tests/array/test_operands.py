@@ -196,8 +196,8 @@ def test_the_error_says_where_it_was_taken_in_and_what_to_type(scheduler, how):
     made = lazy(N) - b
     b[:] = 100
     words = (
-        r"wrote into an array .float64, shape .12000,.. that memory reads after the expression was "
-        r"made and before it was computed.*up to 65.5 kB.*x \+ b.copy\(\).*from_array\(b\). "
+        r"wrote into an array .float64, shape .12000,.. after an expression .memory. was made of "
+        r"it and before that was computed.*up to 65.5 kB.*x \+ b.copy\(\).*from_array\(b\). "
         r"Made at .*test_operands.py:\d+ in test_the_error_says"
     )
     with pytest.raises(InputMutated, match=words):

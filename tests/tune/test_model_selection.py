@@ -318,7 +318,7 @@ def test_chunked_rows_are_computed_once_for_other_estimators():
 
 
 def test_lazy_rows_that_are_no_array_are_refused():
-    with pytest.raises(TypeError, match="a lazy value that is no chunked array"):
+    with pytest.raises(TypeError, match="a lazy value other than a chunked array"):
         GridSearchCV(OURS, C).fit(lazyflow.delayed(X), y)
 
 

@@ -219,8 +219,8 @@ def assign_out(target: Any, node: Expr, casting: str = "same_kind") -> Any:
     """Let an array given as ``out=`` have the values of a node, as in-place operations do."""
     if not isinstance(target, Array):
         raise TypeError(
-            f"out= must be a chunked array; got {type(target).__name__}. To write into memory that "
-            "is there, use la.store(result, target)"
+            f"out= must be a chunked array; got {type(target).__name__}. To write into existing "
+            "memory, use la.store(result, target)"
         )
     if not np.can_cast(node.dtype, target.dtype, casting):  # type: ignore[arg-type]
         raise TypeError(

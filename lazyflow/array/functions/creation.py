@@ -76,7 +76,7 @@ def asarray(
 def _check_copy(copy: bool, given: np.dtype[Any], dtype: Any) -> None:
     if not copy and dtype is not None and np.dtype(dtype) != given:
         raise ValueError(
-            f"elements of {given} are not those of {np.dtype(dtype)} without a copy (copy=False). "
+            f"a cast from {given} to {np.dtype(dtype)} needs a copy, which copy=False forbids. "
             "Leave copy= out"
         )
 

@@ -65,7 +65,7 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
         if not isinstance(x, Array):
             raise TypeError(
                 f"report() takes chunked arrays; got a {type(x).__name__}. "
-                "lazyflow.optimize(x, explain=True) tells of other lazy values"
+                "lazyflow.optimize(x, explain=True) describes other lazy values"
             )
     wanted = [x.expr for x in arrays]
     fusion = config.get("array_fusion")

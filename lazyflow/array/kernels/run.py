@@ -188,7 +188,7 @@ def _is_ready(decision: Decision, mode: str, work: int) -> bool:
     if mode == "native":
         why = decision.why_whole if kernel is None else kernel.why or "the program is ending"
         raise RuntimeError(
-            f'no kernel for this expression: {why}. Kernels are asked for by kernels="native"; '
+            f'no kernel for this expression: {why}, and kernels="native" requires one; '
             f'with kernels="auto", expressions without a kernel run by NumPy: '
             f'lazyflow.config.set(kernels="auto")'
         )

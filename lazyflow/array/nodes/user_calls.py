@@ -318,7 +318,7 @@ class ReturnCheck:
         ):
             raise ValueError(
                 f"{self.name} returned an array of shape {found.shape} for block {index}, but "
-                f"{_shape_text(wanted)} was expected. Say what it returns by "
+                f"{_shape_text(wanted)} was expected. Declare the shape by "
                 f"{_SHAPES.get(self.asked_by, 'the shape')} of {self.asked_by}()."
             )
         if self.dtype is None or found.dtype == self.dtype:

@@ -470,11 +470,11 @@ def _verify(watch: Watch, node: Expr) -> None:
         code, at = node.line
         place = f" Made at {code.co_filename}:{line_of(code, at)} in {code.co_qualname}"
     raise InputMutated(
-        f"the program wrote into an array ({watch.array.dtype}, shape {watch.array.shape}) that "
-        f"{node.name} reads after the expression was made and before it was computed. Operands of "
-        f"up to {format_bytes(COPIED_UP_TO)} are copied when an expression is made of them, larger "
-        f"ones are read where they are: give it a copy, x + b.copy(), or compute before the array "
-        f"is filled again. To read what is there when it is computed: x + la.from_array(b).{place}"
+        f"the program wrote into an array ({watch.array.dtype}, shape {watch.array.shape}) after "
+        f"an expression ({node.name}) was made of it and before that was computed. Operands of up "
+        f"to {format_bytes(COPIED_UP_TO)} are copied when an expression is made, larger ones are "
+        f"read in place: give it a copy, x + b.copy(), or compute before the array is filled "
+        f"again. To read the values at the time of the computation: x + la.from_array(b).{place}"
     )
 
 

@@ -159,7 +159,7 @@ class Sampling(Discrete):
         if not isinstance(x, Array):
             raise TypeError(
                 f"shuffle() changes a chunked array in place; got a {type(x).__name__}. Use "
-                "np.random for what is in memory, or permutation(x), which returns a new array."
+                "np.random for arrays in memory, or permutation(x), which returns a new array."
             )
         x._expr = self.permutation(x, axis).expr
 

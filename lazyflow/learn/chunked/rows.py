@@ -125,9 +125,9 @@ def any_chunked(*arrays: Any) -> bool:
     for x in arrays:
         if not isinstance(x, Array) and is_chunked(x):
             raise TypeError(
-                f"a lazy value that is no chunked array ({type(x).__name__}) has no shape to be "
-                "cut by: make one of each, lazyflow.array.from_delayed(value, shape, dtype), and "
-                "join them by lazyflow.array.concatenate([...]), or compute it first"
+                f"a lazy value other than a chunked array ({type(x).__name__}) has no known shape: "
+                "make an array of each, lazyflow.array.from_delayed(value, shape, dtype), and join "
+                "them by lazyflow.array.concatenate([...]), or compute it first"
             )
     return any(isinstance(x, Array) for x in arrays)
 

@@ -395,7 +395,7 @@ class ElasticNet(LinearRegressor):
         self._validate_params()
         if self.positive and self.solver == "saga":
             raise ValueError(
-                "solver 'saga' knows no positive=True: take solver='cd', which reads the rows once"
+                "solver 'saga' does not support positive=True: take solver='cd'"
             )
         if self.positive and self.alpha == 0:
             raise ValueError(

@@ -357,8 +357,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         self._solve(self._solver_of(problem), rule)
         if not (problem.l1 or problem.l2) and is_separated(problem, self._theta):
             warnings.warn(
-                "a plane parts the classes, so without penalty there is no minimum: the larger the "
-                "coefficients the better. Take a finite C", ConvergenceWarning,
+                "a plane separates the classes, so without penalty the loss has no minimum: it "
+                "falls as the coefficients grow. Take a finite C", ConvergenceWarning,
                 stacklevel=users_depth(),
             )
         return self

@@ -1,4 +1,4 @@
-"""Lazy values that are no chunked arrays: words say how they become some."""
+"""Lazy values other than chunked arrays: errors say how to convert them."""
 
 import numpy as np
 import pytest
@@ -29,5 +29,5 @@ LABELS = np.array([0, 1, 1, 0])
     lambda x: log_loss(LABELS, LABELS, sample_weight=x),
 ])
 def test_they_are_refused(call, lazy):
-    with pytest.raises(TypeError, match=r"no chunked array .*from_delayed\(value, shape, dtype\)"):
+    with pytest.raises(TypeError, match=r"a chunked array .*from_delayed\(value, shape, dtype\)"):
         call(lazy)

@@ -187,7 +187,7 @@ def test_warnings_have_figures_that_are_known():
     with pytest.warns(ConvergenceWarning, match=r"\(tol=0.0001\) and half the squared "
                       r"Newton decrement 0\.\d+, of an objective"):
         LogisticRegression(np.inf, max_iter=2, solver="lbfgs", **SYNC).fit(X, Y)
-    with pytest.warns(ConvergenceWarning, match="a plane parts the classes.*Take a finite C"):
+    with pytest.warns(ConvergenceWarning, match="a plane separates the classes.*Take a finite C"):
         LogisticRegression(np.inf, solver="newton-cholesky", **SYNC).fit(chunked(X), X[:, 0] > 0)
 
 

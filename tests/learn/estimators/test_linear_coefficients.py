@@ -296,7 +296,7 @@ def test_coefficients_that_are_at_least_0(l1_ratio, fit_intercept, weighted):
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ({"solver": "saga"}, r"knows no positive=True: take solver='cd'"),
+    ({"solver": "saga"}, r"does not support positive=True: take solver='cd'"),
     ({"alpha": 0}, r"positive=True without penalty \(alpha=0\)"),
 ])
 def test_positive_coefficients_that_no_solver_finds(options, words):

@@ -299,7 +299,7 @@ def to_zarr(
         target = url
     elif region is not None:
         raise ValueError(
-            "to_zarr() writes a region of an array that is there: open it by zarr.open_array(url) "
+            "to_zarr() writes a region of an existing array: open it by zarr.open_array(url) "
             "and pass it as url"
         )
     else:

@@ -214,8 +214,8 @@ def from_delayed(
         task = value.__lazyflow_value__()
     else:
         raise TypeError(
-            f"from_delayed() takes a lazy value; got a {type(value).__name__}. For an array that "
-            "is there use from_array."
+            f"from_delayed() takes a lazy value; got a {type(value).__name__}. For an array in "
+            "memory or in a store use from_array."
         )
     found = declared(dtype, meta)
     if found is None:

@@ -176,7 +176,7 @@ class StoreTarget:
             return _memmap_target, (*details, self.parts)
         if isinstance(self.store, np.ndarray):
             raise TypeError(
-                "an array in the memory of this process can't be written to by others: store with "
+                "other processes can't write into an array in this one's memory: store with "
                 'scheduler="threads", or to a file, such as np.memmap or zarr'
             )
         if type(self.store).__module__.partition(".")[0] in _ONE_WRITER:

@@ -290,7 +290,7 @@ def _new_compiler() -> _Compiler:
                 "each step, which takes longer and more memory. An llvmlite that is too old is the "
                 f"usual cause (installed: {_version_of('llvmlite')}); type: pip install "
                 "'llvmlite>=0.45' 'numba>=0.62'; or lazyflow.config.set(kernels='numpy') to do "
-                "without kernels. This is said once.",
+                "without kernels. This warning comes once.",
                 LazyflowWarning, stacklevel=2,
             )
     raise RuntimeError(_no_compiler)
