@@ -159,13 +159,6 @@ def name_of(op: Any) -> str:
     return op.name if isinstance(op, BlockFunction) else str(op.__name__)
 
 
-def form_of(shape: Shape, reduction: Any) -> Form | None:
-    """Return the form of a reduction's first round; None for a value that is not reduced."""
-    if reduction is None or reduction.kind.on_the_way:
-        return None
-    return rounds(shape, reduction.axes)[0]
-
-
 def make_plan(lowered: Lowered, shapes: Sequence[Shape], drawn: bool = False) -> BlockPlan:
     """Return how a program runs over blocks of these shapes.
 
@@ -220,7 +213,11 @@ def _outputs_by_form(lowered: Lowered, shape: Shape) -> dict[Form | None, list[i
     """Return the outputs of each pass; those that are not reduced go with the first form."""
     found: dict[Form | None, list[int]] = {}
     for at, output in enumerate(lowered.outputs):
-        found.setdefault(form_of(shape, output.reduction), []).append(at)
+        reduction = output.reduction
+        form = None if reduction is None or reduction.kind.on_the_way else (
+            rounds(shape, reduction.axes)[0]
+        )
+        found.setdefault(form, []).append(at)
     plain = found.pop(None, [])
     if found:
         next(iter(found.values())).extend(plain)

@@ -363,7 +363,7 @@ def saga(
             break
         if epoch >= rule.max_iter or not walk.sizes.step:
             break
-        until = min(epoch + check_every(epoch), rule.max_iter)
+        until = min(epoch + (_CHECKS if epoch else _FIRST_CHECK), rule.max_iter)
         for at in range(epoch, until):
             if longest is None:
                 state = tuple(_epoch_of_all(*state, chunks, walk, (seed, at)))
@@ -372,17 +372,6 @@ def saga(
         history.passes += until - epoch
         epoch = until
     return history.solution("raise max_iter or tol, or scale the features")
-
-
-def check_every(epoch: int) -> int:
-    """Return the number of epochs until the gradient over all rows is checked again.
-
-    Examples
-    --------
-    >>> [check_every(epoch) for epoch in range(5)]
-    [1, 2, 2, 2, 2]
-    """
-    return _CHECKS if epoch else _FIRST_CHECK
 
 
 def _mean(problem: Problem, spans: Spans | None) -> np.ndarray:
