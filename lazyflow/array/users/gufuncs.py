@@ -172,7 +172,7 @@ def apply_gufunc(
     keepdims
         Results without core dimensions keep those of the inputs, with length 1.
     output_dtypes, meta
-        The dtype of each result, or an array that has it; one, or a list of them. Without either,
+        The dtype of each result, or an example array; one, or a list of them. Without either,
         `func` is tried on made-up blocks when a dtype is first asked for.
     output_sizes
         Lengths of core dimensions that only results have, or that differ in the results.

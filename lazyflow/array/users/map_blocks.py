@@ -165,7 +165,7 @@ def map_blocks(
     name, token
         The name of the tasks; without it, that of `func`.
     dtype, meta
-        The dtype of the result, or an array that has it. Without either, `func` is tried on
+        The dtype of the result, or an example array. Without either, `func` is tried on
         made-up blocks of ones when the dtype is first asked for.
     chunks
         Lengths of the result's blocks where they differ from the first array's: for each axis one
@@ -301,7 +301,7 @@ def blockwise(
     name, token
         The name of the tasks; without it, that of `func`.
     dtype, meta
-        The dtype of the result, or an array that has it. Without either, it is found as by
+        The dtype of the result, or an example array. Without either, it is found as by
         `map_blocks`.
     adjust_chunks
         For a label: a function from the length of a block to that of the result's block, one

@@ -51,7 +51,7 @@ def reduction(
     keepdims
         The result keeps the axes.
     dtype, meta
-        The dtype of the result, or an array that has it; one of them is needed.
+        The dtype of the result, or an example array; one of them is needed.
     split_every
         How many parts one call takes at most: 16 unless given; or a dict by axis.
     combine

@@ -2,7 +2,7 @@
 
 Batches are put once, so no evaluation sends them again. Parameters are put once per evaluation,
 so they travel once to each worker and not once to each task. Loss and gradient are first
-computed apart, as SciPy's oldest interface has it, then in one pass, which reads each batch half
+computed apart, by SciPy's oldest interface, then together in one pass, which reads each batch half
 as often. Sums are made in the same order as in the plain loop at the end: all three agree.
 """
 

@@ -122,7 +122,7 @@ def alone(data: list[tuple[np.ndarray, np.ndarray]]) -> tuple[list[float], Digit
 
 
 class Compared(NamedTuple):
-    """What both have come to."""
+    """The outcome of both trainings."""
 
     losses: list[float]
     are_equal: bool

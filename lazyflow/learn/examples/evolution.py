@@ -2,7 +2,7 @@
 
 In each step actors try out pairs of neighbours, one on each side of the policy, and report how
 long each kept the pole up; the policy moves along the differences, weighed by their ranks. The
-policy is put once per step, and all actors read that one copy. What travels back are returns: each
+policy is put once per step, and all actors read that one copy. Workers send back returns: each
 side makes the noise again from its seed.
 
 The cart-pole is that of Barto, Sutton and Anderson (1983) with the constants that Gym has used
@@ -90,7 +90,7 @@ class Rollouts:
 
 
 class Trained(NamedTuple):
-    """What the strategy has come to: the policy, and the mean return before each step and after."""
+    """The outcome of the strategy: the policy, and the mean return before each step and after."""
 
     policy: np.ndarray
     returns: list[float]

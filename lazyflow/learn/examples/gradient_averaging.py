@@ -1,7 +1,7 @@
 """Gradient averaging: one set of weights, moved by the mean of what all workers would do.
 
 Each step asks every worker for the gradient of its own batch at the same weights. All steps are
-submitted before the first value is asked for; weights and gradients stay with the workers.
+submitted before the first result is read; weights and gradients stay with the workers.
 """
 
 from __future__ import annotations

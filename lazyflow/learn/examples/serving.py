@@ -201,7 +201,7 @@ def ask(connection: http.client.HTTPConnection, rows: Any) -> tuple[int, dict[st
 
 
 class Served(NamedTuple):
-    """What the clients have seen: answers that were right, requests a second, rows a batch."""
+    """The results of the clients: answers that were right, requests a second, rows a batch."""
 
     right: int
     rate: float

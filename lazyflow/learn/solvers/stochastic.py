@@ -281,7 +281,7 @@ def visits_of_epoch(
 def groups_of_visits(
     visits: list[tuple[int, np.ndarray]], at_once: int
 ) -> list[list[tuple[int, np.ndarray]]]:
-    """Return the visits of an epoch in groups, each of which needs `at_once` chunks at most.
+    """Return the visits of an epoch in groups that need at most `at_once` chunks each.
 
     Visits in random order would need all rows in memory at once; rows that are made again in every
     pass may not fit. Within the epoch, chunks are in the random order of their first visits.

@@ -122,7 +122,7 @@ def _flat(x: Array, at: np.ndarray[Any, Any]) -> Expr:
 def shuffle(
     x: ArrayLike, indexer: Sequence[Sequence[int]], axis: int, chunks: str = "auto"
 ) -> Array:
-    """Return an array with the elements along an axis in groups, each of which is in one chunk.
+    """Return an array with the elements along an axis in groups, one chunk for each group.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def shuffle(
     axis
         The axis.
     chunks
-        "auto", as dask has it.
+        "auto", for dask's signature.
 
     Raises
     ------

@@ -277,7 +277,7 @@ class Fit(TreeReduction):
     scaled
         Of the covariances, by what is left over; None: they are not asked for.
     full
-        All results are asked for, so nobody is warned.
+        All results are returned, so there is no warning.
     """
 
     order: int

@@ -184,7 +184,7 @@ def from_delayed(
     shape
         Of that array; None or NaN stand for unknown lengths.
     dtype, meta
-        Type of its elements, or an array that has it.
+        Type of its elements, or an example array.
     name
         Name of the task; None: that of the function that gives the value.
 
