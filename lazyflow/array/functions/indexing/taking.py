@@ -122,7 +122,7 @@ def _flat(x: Array, at: np.ndarray[Any, Any]) -> Expr:
 def shuffle(
     x: ArrayLike, indexer: Sequence[Sequence[int]], axis: int, chunks: str = "auto"
 ) -> Array:
-    """Return an array with the elements along an axis in groups, one chunk for each group.
+    """Return an array with the elements along an axis in groups; no group spans two chunks.
 
     Parameters
     ----------
