@@ -43,7 +43,7 @@ def test_store_refuses_what_it_can_not_write():
         la.store(x, np.zeros(5))
     with pytest.raises(TypeError, match="can't be stored to"):
         la.store(x, object())
-    with pytest.raises(lazyflow.SerializationError, match="can't be written to by others"):
+    with pytest.raises(lazyflow.SerializationError, match="other processes can't write into"):
         la.store(x, np.zeros(4), scheduler="processes")
 
 

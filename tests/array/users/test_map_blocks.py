@@ -301,8 +301,8 @@ def test_a_block_of_another_shape_is_named(scheduler):
     with pytest.raises(ValueError) as caught:
         x.map_blocks(lies, dtype=float).compute(scheduler=scheduler)
     assert str(caught.value) == (
-        "lies returned an array of shape (2, 4) for block (1, 0), but (4, 4) was expected. Say "
-        "what it returns by chunks= (and drop_axis=, new_axis= where axes go or come) of "
+        "lies returned an array of shape (2, 4) for block (1, 0), but (4, 4) was expected. "
+        "Declare the shape by chunks= (and drop_axis=, new_axis= where axes go or come) of "
         "map_blocks()."
     )
 
