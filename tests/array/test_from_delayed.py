@@ -27,8 +27,8 @@ def test_from_delayed(scheduler):
 
 @pytest.mark.parametrize("said, error, words", [
     ({"shape": (5,), "dtype": int}, ValueError,
-     r"arange returned an array of shape \(4,\) for block \(0,\), but \(5,\) was expected. Say "
-     r"what it returns by shape= of from_delayed\(\)"),
+     r"arange returned an array of shape \(4,\) for block \(0,\), but \(5,\) was expected. "
+     r"Declare the shape by shape= of from_delayed\(\)"),
     ({"shape": (4,), "dtype": float}, TypeError, r"arange returned int64 for block \(0,\), but"),
 ])
 def test_lazy_values_that_are_not_what_was_said(said, error, words):
