@@ -1,4 +1,9 @@
-"""`Array`: a chunked, lazy array that acts as NumPy's."""
+"""`Array`: a chunked, lazy array that acts as NumPy's.
+
+An array holds one expression (`_node`), or how it views another array (`_lens`, aliases.py). All
+functions and operators return arrays of new expressions, by the table of dispatch.py; in-place
+operations give the array another expression. `compute` and `persist` are in evaluation.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""How a program runs over blocks of given shapes: whole by NumPy, or in passes by kernels."""
+"""How a program runs over blocks of given shapes: whole by NumPy, or in passes by kernels.
+
+A pass is one reading of the inputs. Outputs whose reductions have the same first round share one;
+outputs without a reduction go with the first pass. `why_whole` names the reason if kernels gain
+nothing: there are few elements, or one operation that NumPy runs as fast.
+"""
 
 from __future__ import annotations
 

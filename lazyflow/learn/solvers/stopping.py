@@ -1,4 +1,9 @@
-"""When a solver stops (`StopRule`), and its result: Newton step, duality gap, trace."""
+"""When a solver stops (`StopRule`), and its result: Newton step, duality gap, trace.
+
+`History.record` takes value and gradient over all rows after each iteration, adds a `Progress` to
+the trace, and tells whether to stop. `certificate` computes the duality gap, an upper bound of the
+objective minus its minimum, if there is an l2 or l1 penalty; `half_decrement` estimates it if not.
+"""
 
 from __future__ import annotations
 
