@@ -54,7 +54,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from functools import cache
 from itertools import count
-from types import TracebackType
 from typing import Any
 
 from lazyflow.finalizers import Gone, gone
@@ -475,12 +474,7 @@ class set:
                     _take_back(layer)
         self._tokens.append(_context.set({**_context.get(), **self._values}))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _context.reset(self._tokens.pop())
 
 

@@ -16,7 +16,6 @@ from math import inf
 from numbers import Real
 from queue import SimpleQueue
 from time import monotonic
-from types import TracebackType
 from typing import Any, TextIO
 
 from lazyflow.api.evaluate import always_observers, observers
@@ -205,12 +204,7 @@ class ProgressBar(Observer):
         self._token = observers.set((*observers.get(), self))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         assert self._token is not None
         observers.reset(self._token)
         self._token = None

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -333,12 +332,7 @@ class Dashboard:
     def __enter__(self) -> Dashboard:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -13,7 +13,6 @@ from operator import attrgetter
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lazyflow.api.evaluate import observers
@@ -260,12 +259,7 @@ class Profile(Observer):
         self._looks.begin()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         assert self._token is not None
         observers.reset(self._token)
         self.sampling = 0.0

@@ -61,13 +61,14 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
                 "are pickled for the workers, by a __reduce__ or __getstate__ for example. Compute "
                 "it before."
             )
-        run.driver = self._running_driver()
+        driver = run.driver = self._running_driver()
+        driver.memory.arenas.recycle_within(run.request.memory_limit)
         notices.look()
         process_settings.look()
-        if versions.look() != run.driver.reloads:
-            _say_reloads(run.driver)
-        if run.driver.copies.advice:
-            _advise(run.driver)
+        if versions.look() != driver.reloads:
+            _say_reloads(driver)
+        if driver.copies.advice:
+            _advise(driver)
         run.environment = run.context.copy().run(environment.packed)
         run.begin()
 

@@ -54,8 +54,8 @@ _packed: dict[tuple[Any, ...], bytes] = {}  # without variables: few differ
 
 def packed() -> bytes:
     """Return the environment of the calling thread, as bytes."""
-    settings = {name: value for name, value in config.values().items() if type(value) in _PLAIN}
     directory = _directory()
+    settings = {name: value for name, value in config.values().items() if type(value) in _PLAIN}
     numpy: Any = sys.modules.get("numpy")
     errstate = numpy.geterr() if hasattr(numpy, "geterr") else _ERRSTATE
     variables = []
@@ -105,10 +105,10 @@ def enter(data: bytes) -> None:
     """Set the environment, inside the context in which the run's tasks are called."""
     directory, settings, errstate, precision, variables, address = pickle.loads(data)
     home.set(address)
-    config.adopt(settings)
     if directory is not None and directory != _directory():
         with suppress(OSError):
             os.chdir(directory)
+    config.adopt(settings)
     if errstate != _ERRSTATE:
         import numpy
 

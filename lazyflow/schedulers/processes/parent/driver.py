@@ -216,9 +216,8 @@ class Runs:
     def add(self, new: NewJob) -> None:
         """Take a job in, or cancel its run if this comes after the end."""
         driver, run, job = self._driver, new.run, new.job
-        if run.over or driver.closing:
-            if not run.over:
-                run.cancel(driver.why)
+        if run.stop or driver.closing:
+            run.cancel(driver.why)
             return
         run.is_known = True
         for member in driver.pool.members.values():
@@ -288,7 +287,7 @@ class Runs:
             events.end_job(self._state, job)
             run.nodes = []
             run.inside.clear()
-            if job.run is run:  # for tasks that have to run again; not the plan and what it holds
+            if job.nodes and job.run is run:  # kept without the plan: its tasks may run again
                 job.run = EndedRun(run)
 
     def drop_job(self, job: Job) -> None:

@@ -375,7 +375,6 @@ class NewJob:
         if run.parent is None:
             workers = request.num_workers or config.default_workers()
             crash_retries = request.crash_retries
-            driver.memory.arenas.recycle_within(request.memory_limit)
         else:
             maker, i = run.parent
             workers, crash_retries = maker.job.cap, maker.job.crash_retries_of(maker.task(i))

@@ -448,10 +448,9 @@ class WorkerProcess(ABC):
         Those are bytes of shared memory: in use and kept here, and mapped of other processes; and
         of what is kept below the memory limit, in memory and in the file.
         """
-        released, arenas = self.mappings.take_released(), self.arenas
-        return released, (
-            arenas.in_use, arenas.recycled, self.mappings.in_use, *spilling.amounts()
-        )
+        kept, arenas = spilling.amounts(), self.arenas
+        released = self.mappings.take_released()
+        return released, (arenas.in_use, arenas.recycled, self.mappings.in_use, *kept)
 
     # -- answers ----------------------------------------------------------------------------
 
