@@ -6,20 +6,21 @@ caller's own thread, in processes, or on any executor, without changing the prog
 
 # Layers; imports go down only, also inside functions (tests/test_layers.py):
 #
-#   0  errors, config, services    words
-#      system                      what operating systems have and others lack
-#      interrupts, finalizers      what Ctrl-C can't break; what is done when an object has gone
-#      recent                      tables that forget
-#   1  graph/                      what a task is, its inputs and its name; the plan
+#   0  errors, config              exceptions; settings
+#      services                    imports by text, for methods that higher layers implement
+#      system                      calls of Linux, and portable ones in their place
+#      interrupts, finalizers      Ctrl-C; actions when an object is freed
+#      recent                      a table for caches of a fixed size
+#   1  graph/                      tasks, their inputs and names; plans
 #   2  store/                      how values are kept and handed over
-#   3  schedulers/                 what runs plans; core/base.py is the page to read first
+#   3  schedulers/                 run plans; its docstring says where each decision is made
 #   4  api/                        compute, persist, wait, Delayed, futures, actors, ...
 #      interop/                    lazy objects of other libraries (xarray: above array/)
 #   5  array/                      chunked arrays
-#   6  learn/, weights             solvers written as graphs; what models have learned
+#   6  learn/, weights             solvers written as graphs; the weights of models
 #      tune/                       searches of hyperparameters
 #   7  diagnostics/                progress, drawings, profiles
-#   8  demo, testing/, __main__    what is run
+#   8  demo, testing/, __main__    the demo, the contract of schedulers, the command line
 #
 # numpy, numba, scipy, pandas and every engine are loaded on first use, never by this import.
 

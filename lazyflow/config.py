@@ -66,7 +66,7 @@ _FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no"
 
 
 class _Key:
-    """What can be set under one name.
+    """A setting.
 
     Attributes
     ----------
@@ -245,7 +245,7 @@ class _Layer:
     thread
         That has made it.
     is_in
-        It is among the layers, or was merged into what is below.
+        It is among the layers, or was merged into the one below.
     is_final
         The object has gone: no block can take the settings back.
     was_entered
@@ -281,7 +281,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 #: The values outside of blocks; keys are set one by one, each at once for all threads.
 _process: dict[str, Any] = {name: key.default for name, key in _KEYS.items()}
 _process |= _from_environment(os.environ)
-#: What was set above these, by objects that are kept and may be entered yet; the newest last.
+#: Settings above these, of objects of ``set`` that may still become blocks; the newest last.
 _layers: list[_Layer] = []
 #: For each object of ``set`` that was not entered, by its number: put into `_over` when it goes.
 _made: dict[int, Gone] = {}
@@ -315,7 +315,7 @@ def values() -> dict[str, Any]:
         _settle()
     while True:
         layers, found = tuple(_layers), dict(_process)
-        if layers == tuple(_layers):  # else some may be in what was copied before
+        if layers == tuple(_layers):  # else one was merged while the values were copied
             break
     for layer in layers:
         found.update(layer.values)
@@ -372,7 +372,7 @@ def get(name: str) -> Any:
 
 
 def _settle() -> None:
-    """Put in what was set by objects that have gone, and by those that this thread keeps."""
+    """Apply the settings of objects that were freed, and of those that this thread keeps."""
     with _changing:
         _put_in()
 
@@ -400,7 +400,7 @@ def _add(layer: _Layer) -> None:
 
 
 def _merge() -> None:
-    """Put layers that are final into what is final below them: they are no more than objects."""
+    """Merge final layers into final ones below them, since no block can take them back."""
     at = 0
     while at < len(_layers):
         if _layers[at].is_final and (at == 0 or _layers[at - 1].is_final):
@@ -443,11 +443,11 @@ class set:
     'sync'
     """
 
-    # What is meant is known when it is entered, or is not: an object that is not kept has gone
-    # before the next statement, and whoever looks at a setting then puts in what it has set. One
-    # that is kept, as by a notebook for its output, is taken for a plain call when its thread looks
-    # at a setting, or shows it, until it is entered. It sets nothing before that: a block would
-    # change for an instant what other threads get.
+    # A plain call and a block look the same until the block is entered. The object of a plain call
+    # is freed before the next statement; the next look-up applies its settings. If the object is
+    # kept, as by a notebook for its output, its settings apply from its thread's next look-up on,
+    # until it is entered. Setting at once is rejected: a block would change the settings of other
+    # threads for an instant.
 
     def __init__(self, arg: Mapping[str, Any] | None = None, /, **values: Any) -> None:
         values = dict(arg or {}) | values

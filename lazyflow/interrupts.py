@@ -2,7 +2,7 @@
 
 Python handles signals in the main thread only, between two instructions: there a Ctrl-C is a
 KeyboardInterrupt at any call, any jump back, or any beginning of a function, of lazyflow's code as
-of the user's. What has to hold wherever it comes:
+of the user's. These rules hold wherever it comes:
 
 - *It is the user's, or a task's.* In the main thread a KeyboardInterrupt is the user's: it ends the
   run and is raised by `compute`. In any other thread a task raised it, and it is the failure of
@@ -10,12 +10,11 @@ of the user's. What has to hold wherever it comes:
 - *A thread that sleeps wakes up*: `Event`.
 - *A thread is started as a whole, or not at all.* `Thread.start` is Python, and a Ctrl-C in it can
   leave the new thread waiting for ever in its first lines: `uninterrupted`.
-- *What is opened has an owner.* Between the call that returns a descriptor and keeping it there is
-  room for a Ctrl-C; two steps that belong together are one step of C: `system.opened`. Elsewhere
-  a name is bound before the `try` that takes it back, or an item popped from a list of one.
-- *What follows the end of an object is done.* A `__del__` in Python would lose the Ctrl-C: see
-  finalizers.py.
-- *The program ends at once after it*: `end_with_python`.
+- *Every descriptor has an owner.* A Ctrl-C can come between the call that returns a descriptor and
+  the assignment that keeps it, so both are one step of C: `system.opened`. Elsewhere a name is
+  bound before the `try` that takes it back, or an item popped from a list of one.
+- *Finalizers run.* A `__del__` in Python would lose the Ctrl-C: see finalizers.py.
+- *After it, the program ends at once*: `end_with_python`.
 
 `tests/schedulers/test_interrupt_steps.py` interrupts computations at every such instruction.
 """
@@ -106,7 +105,7 @@ def uninterrupted(call: Callable[[], object]) -> None:
 # interpreter last looked and before the thread slept, a few instructions that take milliseconds on
 # a busy machine. Ctrl-C is then lost until the lock is free (seen in 1 of 100 interrupted starts of
 # a pool). So the main thread, the only one that handles signals, sleeps on a descriptor that
-# signals write to: what was written before the sleep ends it as well.
+# signals write to: a signal that came before the sleep ends it as well.
 
 _LONGEST = (1 << 31) - 1  # milliseconds of one poll, the most that it can take
 _hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)

@@ -1,4 +1,4 @@
-"""A table that keeps what was used last, for caches that must not grow."""
+"""A table that keeps the keys used last, for caches that must not grow."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ V = TypeVar("V")
 class Recent(Generic[K, V]):
     """The `most` keys that were used last and their values, and up to as many older ones.
 
-    Two dicts: what is found in the older one moves to the newer, and when that is full, the older
-    one is dropped. So a use costs what it costs in a dict, any thread may take part, and what is
-    used all the time stays; `functools.lru_cache` orders every use.
+    There are two dicts. A key found in the older one moves to the newer; when the newer is full, it
+    becomes the older one, and the oldest keys are dropped. So a use costs as much as in a dict, any
+    thread may look up and set, and keys in steady use stay. `functools.lru_cache` orders every use.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""Imports by text: the table by which lower layers reach services of higher ones, and names that
-a package imports at their first use.
+"""Imports by text: services of higher layers, and names that a package imports on first use.
 
-Layers import downwards only. A service that a method of a lower layer offers and a higher layer
-does (``x.visualize()``, the HTML of an array in a notebook, dask's objects as arguments) is looked
-up here by name. A test reads this table.
+Layers import downwards only. A method of a lower layer that a higher layer implements
+(``x.visualize()``, the HTML of an array in a notebook, dask's objects as arguments) finds the
+function here by name. A test reads this table.
 """
 
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ def service(name: str) -> Any:
 
 
 def public_name(package: str, modules: Mapping[str, str], name: str) -> Any:
-    """Return what a package has by a name; by module, `modules` has all its names.
+    """Import a public name of a package; `modules` has all its names, by module.
 
     >>> public_name("lazyflow.learn", {"solvers.minimize": "minimize"}, "minimise")
     Traceback (most recent call last):

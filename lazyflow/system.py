@@ -1,8 +1,8 @@
-"""What operating systems have and others lack: each in the form of Linux and in a portable one.
+"""Functions of the operating system, each in the form of Linux and in a portable one.
 
-The form is chosen by what is there, not by the system's name, so that a kernel that is too old for
-one function is served as well, and tests can hide functions to try the other form. What is weaker
-without the functions of Linux:
+The form is chosen by whether the function exists, not by the system's name. So it also works on a
+kernel that is too old for one function, and tests can hide functions to try the other form. Without
+the functions of Linux, these things are weaker:
 
 - a worker's death shows as the end of a socket that only it holds, so that a child that it forked
   and that survives it delays the news (Linux: ``pidfd_open``);
@@ -15,10 +15,11 @@ without the functions of Linux:
   system may write to disk (Linux: ``memfd_create``);
 - results are sent instead of written into memory of the parent, and arrays on mapped files are
   copied instead of opened by path (Linux: ``/proc``);
-- how much memory is left, and what processes use, is known only where psutil is installed; of a
-  worker that died, only what is beyond the peak that this process inherited (Linux: ``/proc``).
+- free memory, and the memory that processes use, are known only where psutil is installed; the peak
+  of a worker that died is known only beyond the peak that this process inherited (Linux:
+  ``/proc``).
 
-On Windows there are no processes of lazyflow's own at all: see `lacks_processes`.
+On Windows lazyflow starts no worker processes: see `lacks_processes`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ at_fork: Callable[..., None] = getattr(os, "register_at_fork", lambda **calls: N
 
 
 def lacks_processes() -> str:
-    """Return what the system lacks for worker processes, "" where it has all.
+    """Return the names that the system lacks for worker processes; "" if none is missing.
 
     >>> lacks_processes()
     ''
@@ -155,7 +156,7 @@ Waker: TypeAlias = tuple[Any, Callable[[Any], Any], Callable[[], Any]]
 
 
 def make_waker() -> Waker:
-    """Return what a thread waits for, how others wake it, and how it notes that it is awake.
+    """Return a file that a thread waits for, a function that wakes it, and one that it calls then.
 
     The first has a ``fileno()`` that is readable once the second was called, until the third is.
     The second takes any argument and is all C, as callbacks of weak references must be; it holds
@@ -193,7 +194,7 @@ class Poller:
         self.register, self.modify, self.unregister = poll.register, poll.modify, poll.unregister
 
     def poll(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Return descriptors and what they are ready for, after so many seconds at most."""
+        """Return ready descriptors, each with its events, after so many seconds at most."""
         return self._poll.poll(None if timeout is None else ceil(timeout * 1000))
 
     def close(self) -> None:
@@ -201,7 +202,7 @@ class Poller:
 
 
 def make_poller() -> Any:
-    """Return a new `select.epoll`, or what is nearest to it; the flags of `poll` are valid."""
+    """Return a `select.epoll`, or a `Poller` where there is none; both take the flags of `poll`."""
     return select.epoll() if hasattr(select, "epoll") else Poller()
 
 
@@ -223,7 +224,7 @@ def death_sentinel(pid: int, lifeline: int) -> int:
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has had, without what it inherited where possible."""
+    """Return the peak memory of this process in bytes; if possible without the inherited peak."""
     for line in _lines("/proc/self/status"):
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
@@ -283,7 +284,7 @@ def _group_cores() -> int:
 
 
 def group_limits() -> Iterator[tuple[str, str]]:
-    """Yield the files of control groups that limit cores or memory, with what they say."""
+    """Yield the files of control groups that limit cores or memory, with their contents."""
     quotas = [f"{folder}/cpu.max" for folder in _group_folders("cpu")]
     memory = [limit for limit, _, _ in _memory_groups() if _bytes_in(limit) is not None]
     for path in (*quotas, *memory):
@@ -392,7 +393,7 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _by_psutil(read: Callable[[Any], T]) -> T | None:
-    """Return what psutil knows, None where it is not installed or fails, be it at its import."""
+    """Return the figures of psutil; None if it is not installed, or fails (also at its import)."""
     try:
         import psutil
 

@@ -81,7 +81,7 @@ def _is_address(name: str) -> bool:
 
 
 def _need(package: str) -> None:
-    """Raise ImportError, which says what to install, when an engine's package is missing."""
+    """Raise ImportError, with the command that installs it, if an engine's package is missing."""
     from importlib.util import find_spec
 
     if find_spec(package) is None:
@@ -92,7 +92,7 @@ def _need(package: str) -> None:
 
 
 def _need_processes() -> None:
-    """Raise NotImplementedError, which says what to use instead, where workers can't be started."""
+    """Raise NotImplementedError, with an alternative, where workers can't be started."""
     lacking = lacks_processes()
     if lacking:
         raise NotImplementedError(
@@ -118,8 +118,8 @@ def scheduler_of(what: Any) -> Scheduler:
     ValueError
         No scheduler has this name; the message lists the known ones.
     TypeError
-        It is neither a name, nor an Executor, nor a scheduler; or a scheduler that has only a
-        part of what a protocol of lazyflow/schedulers/core/base.py says.
+        It is neither a name, nor an Executor, nor a scheduler; or a scheduler that lacks a method
+        of a protocol in lazyflow/schedulers/core/base.py.
     """
     if isinstance(what, str):
         return scheduler_named(what)
@@ -166,8 +166,8 @@ def info() -> dict[str, Any]:
     For engines: ``dashboards``, the addresses of their own pages.
     For ``"memory"``, the values that are kept below ``memory_limit``: the ``held_bytes`` in the
     memory of this process, the ``spilled_bytes`` in a file and the ``folder`` of that file; the
-    same for what ``runs`` pass on, for what is ``persisted``, and for all ``workers`` together.
-    Workers report with their answers.
+    same for the values that ``runs`` pass on, for ``persisted`` values, and for all ``workers``
+    together, as of their last answers.
 
     It prints as lines, and as a table in a notebook.
 
@@ -187,10 +187,10 @@ def info() -> dict[str, Any]:
 
 
 class Info(dict[str, Any]):
-    """Facts by name, some of which have parts: what `info` returns."""
+    """The result of `info`: facts by name, some of which have parts."""
 
     def rows(self) -> Iterator[tuple[int, str, str]]:
-        """Yield each fact with its depth, and its value as text; of a group that is empty."""
+        """Yield the depth, the name and the text of each fact; the text of a group is empty."""
         stack: list[tuple[int, str, Any]] = [(0, *item) for item in reversed(self.items())]
         while stack:
             depth, name, value = stack.pop()

@@ -19,7 +19,7 @@ from lazyflow.schedulers.core.task_resources import asleep, here
 
 
 class _Caller:
-    """The thread that computes: the queue of its runs with ready tasks, and what wakes it.
+    """The thread that computes: the queue of its runs with ready tasks, and a queue that wakes it.
 
     A run is queued when tasks of it become ready outside its own loop. The newest run is taken
     first, since the others wait for it.

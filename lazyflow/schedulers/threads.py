@@ -16,7 +16,7 @@ thread not around loops: to Python 3.13 jumps back are outside, and Ctrl-C would
     _size         how many threads are wanted: the largest num_workers that was asked for
     _threads      threads that belong to the pool and do not sleep inside a task
     _sleeping     threads that sleep inside a task; others may have their places meanwhile
-    _idle         for each thread without work, what wakes it: no thread polls
+    _idle         for each thread without work, a function that wakes it: no thread polls
     _queues       runs that may have ready tasks: those that are waited for, then background ones
     _queued       the runs in both queues: added last and removed first, since Ctrl-C may come
                   between, and threads look through the queues for runs that are over
@@ -54,9 +54,9 @@ _callers = SyncScheduler()
 #
 # A thread may be inside several runs at once: a task computes, and the thread helps. A slot in
 # each of them is its right to be there. A thread that goes to sleep inside a task gives all of
-# them back, since what it waits for may need them. When it wakes and one is taken, it is one too
-# many in that run until the task is done: to wait for the slot could be to wait for a thread that
-# needs a lock which this task holds.
+# them back, since the task that it waits for may need them. If a slot is taken when the thread
+# wakes, the run has one thread too many until the task is done: waiting for the slot could mean to
+# wait for a thread that needs a lock which this task holds.
 
 
 class Slots:
@@ -213,7 +213,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         self._wake_next = map(operator.call, iter(self._idle.pop, None)).__next__
 
     def _in_fork(self) -> None:
-        """In the child of a fork: the threads are the parent's, and what they would compute."""
+        """In the child of a fork: the threads are the parent's, and so are their runs."""
         mine = {thread.run for thread in (*self._threads, *self._sleeping) if thread.forked}
         runs = self._known_runs() - mine
         self._reset()
@@ -236,7 +236,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         """Return a run for the threads, or for the caller itself."""
         return _callers.make_run(plan, request) if request.light else Run(plan, request, self)
 
-    # -- what a run calls -------------------------------------------------------------------
+    # -- called by runs ---------------------------------------------------------------------
 
     def start(self, run: Run) -> None:
         """Queue a run for as many threads as it may have."""
@@ -442,7 +442,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         """
         deadline = monotonic() + grace
         threads = self._give_up_all()
-        while self._threads and monotonic() < deadline:  # what waited for that began just now
+        while self._threads and monotonic() < deadline:  # a run that was waiting for that has begun
             threads += self._give_up_all()
         left = []
         for thread in threads:

@@ -6,7 +6,7 @@ The modules, in reading order:
     run.py             a run: how it begins, ends, fails and is cancelled; and one whose tasks
                        are called by threads of this process
     slow_calls.py      its calls with copies, retries and checks
-    observing.py       what tells its observers
+    observing.py       events for its observers
     priorities.py      the order of tasks and runs with priorities
     snapshots.py       arrays that were edited between their use and the run
     sampling.py        where its tasks spend their time

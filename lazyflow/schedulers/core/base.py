@@ -70,7 +70,7 @@ class AnyRun(Protocol):
     scheduler: Any
     #: Its `RunObservers`.
     observers: Any
-    #: What the scheduler keeps with it.
+    #: The scheduler's own data of this run.
     attached: Any
     #: The caller's context variables.
     context: Context
@@ -105,34 +105,34 @@ class AnyRun(Protocol):
 class Observer:
     """Watches runs; a subclass overrides the methods that it needs.
 
-    On sync and threads the thread that runs a task calls the methods, between its tasks; elsewhere
-    the thread that receives what workers tell does. Keep them short.
-    An observer that raises is logged once and dropped; results stay the same. Without observers,
-    no methods are called and no tasks are timed. ``i`` is a task's number in ``run.plan``;
-    ``run.task_name(i)`` is its name.
+    On sync and threads, the thread that runs a task calls the methods, between its tasks; elsewhere
+    the thread that receives the messages of workers calls them. Keep them short. The first
+    exception of an observer is logged, and the observer is dropped; results stay the same. Tasks
+    are timed only for observers. ``i`` is a task's number in ``run.plan``; ``run.task_name(i)`` is
+    its name.
     """
 
-    #: Seconds between two looks at where tasks are that other processes run; 0: none are taken.
+    #: Seconds between two samples of the lines that tasks in other processes run; 0: no samples.
     sampling: float = 0.0
 
-    #: It overrides no `task_ran`: when a run starts, it calls ``run.observers.keep_times(self, x)``
-    #: with a list, to which the arguments of `task_ran` after the first are added as a tuple.
+    #: True: instead of overriding `task_ran`, it calls ``run.observers.keep_times(self, x)`` when a
+    #: run starts. The list ``x`` gets a tuple per task, the arguments of `task_ran` but the first.
     keeps_times = False
 
     def run_started(self, run: AnyRun) -> None:
-        """Hear that a plan starts: ``len(run.plan)`` tasks, its leaves included."""
+        """Called when a plan starts: it has ``len(run.plan)`` tasks, its leaves included."""
 
     def task_started(self, run: AnyRun, i: int) -> None:
-        """Hear that task `i` is about to be called; on sync and threads by this thread."""
+        """Called before task `i` is called; on sync and threads by the thread that calls it."""
 
     def task_ended(self, run: AnyRun, i: int) -> None:
-        """Hear that task `i` was called and has returned; on sync and threads in this thread."""
+        """Called when task `i` has returned; on sync and threads by the thread that called it."""
 
     def task_ran(
         self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
         size: int | None,
     ) -> None:
-        """Hear where and when task `i` was called, before its end or failure is reported.
+        """Called with the worker and the times of task `i`, before its end or failure is reported.
 
         Tasks are timed only if an observer overrides this or keeps times. If a task still runs
         when its run ends early, it is reported then, with that moment as its end.
@@ -150,64 +150,64 @@ class Observer:
         """
 
     def task_moved(self, run: AnyRun, i: int, size: int) -> None:
-        """Hear that `size` bytes of arguments and inputs were sent to the process of task `i`."""
+        """Called when `size` bytes of arguments and inputs were sent to the process of task `i`."""
 
     def task_compiled(self, run: AnyRun, i: int, seconds: float) -> None:
-        """Hear that Numba compiled in task `i`."""
+        """Called when Numba has compiled in task `i`."""
 
     def task_sampled(self, run: AnyRun, i: int, stack: Any, looks: int, seconds: float) -> None:
-        """Hear that task `i`, in another process, was at a `Stack` (sampling.py) for so long."""
+        """Called when task `i`, in another process, was at a `Stack` (sampling.py) for so long."""
 
     def values_spilled(
         self, run: AnyRun, i: int, count: int, size: int, seconds: float
     ) -> None:
-        """Hear that kept values of any run were written to a file, as task `i` needed the room.
+        """Called when kept values of any run were written to a file, to make room for task `i`.
 
-        There were so many, of `size` bytes, and it took so long. The thread that writes tells it,
-        also after the task, where room was made in advance. Workers on processes note it and
-        `values_restored` where tasks are timed, until the batch of the task is over.
+        The writing of `count` values, of `size` bytes together, took `seconds`. The thread that
+        writes makes the call, perhaps after the task, if room was made in advance. Workers on
+        processes report it, and `values_restored`, only if tasks are timed, and until the batch of
+        the task ends.
         """
 
     def values_restored(self, run: AnyRun, i: int, size: int) -> None:
-        """Hear that task `i` reads `size` bytes of kept values from a file."""
+        """Called when task `i` reads `size` bytes of kept values from a file."""
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
-        """Hear that task `i` raised, after its last retry."""
+        """Called when task `i` has raised, after its last retry."""
 
     def run_ended(self, run: AnyRun) -> None:
-        """Hear that the run is over: done, failed or cancelled."""
+        """Called when the run is over: done, failed or cancelled."""
 
-    # -- of what belongs to no run, or to several: told in the thread that the program computes in,
-    #    unless they say otherwise ----------------------------------------------------------------
+    # -- events beside runs: called in the thread that computes, unless they say otherwise ---------
 
     def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
-        """Hear of the arrays that the next run of this thread makes.
+        """Called with the arrays that the next run of this thread makes.
 
-        Each is a tuple: code and offset of the user's line; what made it; the number of its blocks
-        that are computed; bytes of the largest, about.
+        Each is a tuple: code and offset of the user's line; the function that made it; how many of
+        its blocks are computed; the bytes of the largest block, about.
         """
 
     def values_returned(self, run: AnyRun, values: list[Any]) -> None:
-        """Hear what the caller of `compute` gets of a run, after its end, by outputs."""
+        """Called after a run with the values that the caller of `compute` gets, one per output."""
 
     def call_made(self, call: Any) -> None:
-        """Hear that a method of an actor is called, or its constructor: see `WatchedCall`."""
+        """Called when a method or the constructor of an actor is called: see `WatchedCall`."""
 
     def call_ended(self, call: Any) -> None:
-        """Hear that such a call is over, in whichever thread has its outcome."""
+        """Called when such a call is over, in the thread that has received its outcome."""
 
     def work_started(self, work: Any) -> None:
-        """Hear that several runs of this thread begin that are one piece of work, as a fit.
+        """Called when several runs of this thread begin that are one piece of work, as a fit.
 
-        `work` has a name and a unit, how many of these are done as count, and a text; see
+        `work` has a name, a unit, the count of units done, and a text; see
         `lazyflow.api.progress_events`.
         """
 
     def work_went_on(self, work: Any) -> None:
-        """Hear that count and text of a piece of work have changed."""
+        """Called when count or text of a piece of work have changed."""
 
     def work_ended(self, work: Any) -> None:
-        """Hear that a piece of work is over."""
+        """Called when a piece of work is over."""
 
 
 class Worker:
@@ -241,7 +241,7 @@ class Worker:
         return self.run, self.task
 
     def doing(self) -> str:
-        """Describe what it is doing."""
+        """Describe the task that it runs."""
         run, i = self.now()
         if run is None or not 0 <= i < len(run.plan):
             return f"nothing ({self.kind} {self.name})"
@@ -260,22 +260,23 @@ class Scheduler(Protocol):
     """
 
     name: str
-    #: Task options beyond retries that it honours. Of others the caller is warned once; tasks
-    #: with workers= are refused. Of one with runs of its own, also whether "memory_limit" holds;
-    #: and whether its tasks can open "files" of the caller's (exchange_file.py).
+    #: Task options beyond retries that it honours. The caller is warned once of each other option,
+    #: but tasks with workers= raise. A scheduler with its own class of runs adds "memory_limit" if
+    #: it honours that; and any adds "files" if its tasks can open files of the caller's process
+    #: (exchange_file.py).
     options: frozenset[str]
 
     def start(self, run: Any) -> None:
         """Start a run; return at once, unless the caller's thread does the work."""
 
     def offer(self, run: Any, count: int) -> None:
-        """Learn that `count` tasks of a run became ready outside of its workers."""
+        """Called when `count` tasks of a run became ready outside of its workers."""
 
     def wait(self, run: Any, timeout: float | None) -> bool:
         """Block until the run is done (True) or `timeout` seconds are over (False)."""
 
     def abandon(self, run: Any) -> None:
-        """Learn that a run was cancelled while tasks of it may still be running."""
+        """Called when a run was cancelled while tasks of it may still be running."""
 
 
 class MakesRuns(Protocol):
@@ -286,7 +287,7 @@ class MakesRuns(Protocol):
 
 
 class Puts(Protocol):
-    """A scheduler that keeps the values of `lazyflow.put` where its tasks can get them."""
+    """A scheduler that keeps the values of `lazyflow.put` where its tasks can read them."""
 
     def put(self, value: Any, task: Any) -> Any:
         """Take a snapshot of a value now; return the object that its future holds instead.
@@ -322,7 +323,7 @@ class HasFiles(Protocol):
     """A scheduler whose workers keep files of their own through which tasks hand over values."""
 
     def exchange(self, size: int, at_once: int) -> Any:
-        """Return what has the methods of `ExchangeFile`; None: memory holds the values.
+        """Return an object with the methods of `ExchangeFile`; None: memory holds the values.
 
         size
             Bytes that are handed over.
@@ -381,11 +382,11 @@ installed: dict[str, Scheduler] = {}
 #: Addresses of this machine by which workers on others reach it, as engines have found them.
 hosts_for_workers: dict[str, None] = {}
 
-#: What `lazyflow.shutdown` calls after it has ended them.
+#: Functions that `lazyflow.shutdown` calls after it has ended the schedulers.
 at_shutdown: list[Callable[[], None]] = []
 
 
-# -- what a scheduler can do, looked at once ---------------------------------------------------
+# -- the protocols that a scheduler provides, checked once -------------------------------------
 
 
 def _members(protocol: type) -> tuple[str, ...]:

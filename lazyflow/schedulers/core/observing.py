@@ -1,4 +1,4 @@
-"""What tells the observers of runs: of tasks, their times, and compilations in them.
+"""Events for the observers of runs: tasks, their times, and compilations in them.
 
 An event is a method of `Observer` (base.py) and its arguments. `RunObservers.tell` tells most
 events; loops that call tasks tell of starts and ends by methods of their own, which take half as
@@ -23,7 +23,7 @@ from lazyflow.schedulers.core.task_resources import here
 
 P = ParamSpec("P")
 
-_Hearing: TypeAlias = tuple[Any, Callable[..., object]]  # an observer, and what an event calls
+_Hearing: TypeAlias = tuple[Any, Callable[..., object]]  # an observer, and the method to call
 
 
 # -- how long the tasks of a run took, where threads of this process call them ------------
@@ -171,16 +171,16 @@ class _Keeper:
         self.append(span)
 
 
-_nowhere = _Keeper(bool)  # of times that come before somebody keeps them
+_nowhere = _Keeper(bool)  # for times before an observer has called `keep_times`
 
 
 class RunObservers:
-    """The observers of one run, or of what several runs are.
+    """The observers of one run, or of several runs that are one piece of work.
 
     A run without observers looks at one empty list per task. `on_start`, `on_end` and `on_ran`
-    have only the observers that override the method, each with that method, or with what keeps
-    times: see `keep_times`. The lists are changed in place and never replaced, since running loops
-    hold them.
+    have only the observers that override the method, each with that method, or with the function
+    that keeps times: see `keep_times`. The lists are changed in place and never replaced, since
+    running loops hold them.
     """
 
     __slots__ = ("_often", "members", "on_end", "on_ran", "on_start", "timer")
@@ -201,7 +201,7 @@ class RunObservers:
     def tell(
         self, event: Callable[Concatenate[Any, P], object], *details: P.args, **named: P.kwargs
     ) -> None:
-        """Call a method of `Observer`, which is the event, of all observers that override it."""
+        """Call a method of `Observer`, the event, on all observers that override it."""
         name = event.__name__
         hearing = self._often.get(name)
         for observer, method in tuple(
@@ -212,7 +212,8 @@ class RunObservers:
             except BaseException as error:  # SystemExit too: it would end the thread
                 self._drop(observer, name, error)
 
-    # Of starts and ends the loop of a run tells by these, as of `WorkerTimer`: twice as quick.
+    # The loop of a run calls these two for starts and ends, as those of `WorkerTimer`: `tell`
+    # takes twice as long.
 
     def task_started(self, run: AnyRun, i: int) -> None:
         """Tell of the start of a task."""
@@ -232,7 +233,7 @@ class RunObservers:
 
     @property
     def sampling(self) -> float:
-        """The seconds between two looks at tasks in other processes; 0: none are taken."""
+        """The seconds between two samples of tasks in other processes; 0: no samples."""
         asked = [getattr(observer, "sampling", 0.0) for observer in self.members]
         return min(filter(None, asked), default=0.0)
 
@@ -303,7 +304,7 @@ def _overriding(observers: list[Any], event: str) -> list[_Hearing]:
 
 
 def tells_spilled(run: Any, i: int) -> Callable[[int, int, float], object] | None:
-    """Return what hears of values that are written because task `i` needs room; None: nobody."""
+    """Return a function that tells of values written to make room for task `i`, if observed."""
     observers = run.observers
     if not observers.members:
         return None
@@ -318,10 +319,10 @@ def tell_restored(observers: RunObservers, run: Any, i: int, inputs: Iterable[An
 
 # -- compilation in tasks -----------------------------------------------------------------
 #
-# How long Numba compiled, by its own events: told to whoever runs the task in whose thread.
+# How long Numba compiled, by its own events: the observers of the task in that thread are told.
 #
-# Numba is not imported for it, and listening begins with the first observer. What listens
-# stays: taking it away while another thread compiles could lose an event of another listener.
+# This does not import Numba. The first observer adds a listener, which stays: to remove it while
+# another thread compiles could lose an event of another listener.
 
 _known: set[Callable[[float], None]] = set()
 

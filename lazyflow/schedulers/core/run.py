@@ -1,6 +1,6 @@
 """One execution of one plan, which begins once and ends once.
 
-`BaseRun` is what all runs have in common. A run ends when its last result is there, when a task
+`BaseRun` has the code common to all runs. A run ends when its last result is there, when a task
 fails, when it is cancelled, or when all of its futures were dropped. The thread that pops
 `_closing` ends it. `Run` has its tasks called by threads of this process; the runs of worker
 processes and of engines are kinds of `OffloadedRun`.
@@ -63,9 +63,9 @@ class BaseRun(ABC):
     Parameters
     ----------
     plan
-        What to run; shared, never changed.
+        The plan to run; shared, never changed.
     request
-        What the caller asked for.
+        The options of the caller.
     scheduler
         The scheduler that runs it.
     parent
@@ -157,7 +157,7 @@ class BaseRun(ABC):
         self._fail(error if error is not None else Cancelled("the run was cancelled"))
 
     def watch(self, watches: Watches) -> None:
-        """Have the tasks of some numbers look whether what they read was changed meanwhile."""
+        """Have tasks, by number, check whether the caller has edited their arguments meanwhile."""
         self.watches = watches
         if watches:
             self.attention.append(None)
@@ -198,7 +198,7 @@ class BaseRun(ABC):
     def fetch(self) -> tuple[list[Any], dict[int, BaseException]]:
         """Take the outputs out of the run, and its failures by number, in the caller's thread.
 
-        What is in other processes is brought here; raise if that is impossible.
+        Values in other processes are brought here; raises if that is impossible.
         """
         outputs = [self.values[i] for i in self.plan.outputs]
         outputs = [each.opened() if kinds[type(each)] == KEPT else each for each in outputs]
@@ -273,7 +273,7 @@ class BaseRun(ABC):
         self.cull(replace_threads=True)
 
     def cull(self, replace_threads: bool = False) -> None:
-        """Mark the tasks that only dropped futures needed, so that they are not started.
+        """Mark the tasks that only dropped futures needed, so that they never start.
 
         The uses of each task are counted down as in reference counting; a task without any is
         unneeded, and so it uses its inputs no more. When nothing is needed the run ends: tasks
@@ -398,8 +398,7 @@ def _counters(counts: list[int]) -> list[Iterator[None] | None]:
 class Run(BaseRun):
     """A run whose tasks are called by threads of this process.
 
-    Any number of threads may be inside `work` at once, and no
-    lock guards the state:
+    Any number of threads may be inside `work` at once, and no lock guards the state:
 
         arrivals[i]   an iterator over one item less than task i has inputs. Each input that
                       arrives takes an item; the thread that finds none has the last input, and
@@ -413,8 +412,8 @@ class Run(BaseRun):
     370. Without the GIL it is not safe, and lazyflow does not support such builds.
 
     A thread that finishes a task goes on with one that it made ready, so chains and subtrees stay
-    in one thread and values die young. What is rare (retries, failed inputs, values that have to
-    be copied, dropped futures) takes another path (slow_calls.py), behind one test per task: is
+    in one thread and values die young. Rare cases (retries, failed inputs, values that have to
+    be copied, dropped futures) take another path (slow_calls.py), behind one test per task: is
     `attention` empty?
     """
 
@@ -437,7 +436,7 @@ class Run(BaseRun):
             self.attention.append(None)
 
     def _begin_tasks(self) -> None:
-        """Deliver the leaves and offer what is ready."""
+        """Deliver the leaves and offer the ready tasks."""
         plan = self.plan
         made: list[int] = []
         pending: list[tuple[int, TaskFuture]] = []
@@ -597,7 +596,7 @@ class Run(BaseRun):
     def _clear_queue(self) -> None:
         self.ready.clear()
 
-    # -- what the loop does now and then ----------------------------------------------------
+    # -- rare steps of the loop -------------------------------------------------------------
 
     def keep(self, i: int, value: Any, given: Any = ()) -> Any:
         """Return the form in which a result is stored; LATER when it has yet to be computed."""
@@ -639,11 +638,11 @@ class Run(BaseRun):
         return value
 
     def has_one_reader(self, i: int) -> bool:
-        """Tell whether one task alone reads a result."""
+        """Tell whether exactly one task reads a result."""
         return self.futures is None and self.plan.consumers[i].__class__ is int
 
     def _call_slowly(self, i: int) -> Any:
-        """Run task `i` with everything looked at; return its value, or None when it failed."""
+        """Run task `i` with all checks; return its value, or None when it failed."""
         if self.deadline is not None and monotonic() >= self.deadline:
             self.stop.append(None)
             return None
@@ -788,9 +787,9 @@ class Run(BaseRun):
             self.cancel(Cancelled(f"an input could not be delivered: {type(error).__name__}"))
             raise
 
-    def _then_offer(self, step: Callable[[int, Any, list[int]], None], i: int, what: Any) -> None:
+    def _then_offer(self, step: Callable[[int, Any, list[int]], None], i: int, result: Any) -> None:
         made: list[int] = []
-        step(i, what, made)
+        step(i, result, made)
         if made:
             made.reverse()
             self.ready.extend(made)
@@ -887,7 +886,8 @@ class OffloadedRun(BaseRun):
 def make_run(plan: Plan, request: Request, scheduler: Any) -> BaseRun:
     """Return a run that has not begun, of the class that its scheduler can wake and wait for.
 
-    All runs are made here, but those of what a task returned: they are of their parent's class.
+    All runs are made here, but those of lazy values that tasks return: they have their parent's
+    class.
     """
     if provides(scheduler, MakesRuns):
         made: BaseRun = scheduler.make_run(plan, request)

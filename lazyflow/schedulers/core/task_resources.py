@@ -1,4 +1,4 @@
-"""What a task has in use until it ends, and what a worker keeps between tasks.
+"""Resources that a task uses until it ends, and objects that a worker keeps between tasks.
 
 ``here.uses`` is a list for each thread, empty unless a task has asked for something. It is
 looked at where that costs nothing: in `Run` by an observer, which the first use in a run adds;
@@ -41,10 +41,8 @@ class _CurrentThread(threading.local):
 #: the slot of an engine's worker that the thread has, with ``lookout()``: see `wait_watching`.
 here = _CurrentThread()
 
-#: The scheduler whose task is running here: what a nested compute uses unless told otherwise.
-scheduler_here: ContextVar[Any] = ContextVar(
-    "lazyflow_scheduler_here", default=None
-)
+#: The scheduler whose task is running here: the default of a nested compute.
+scheduler_here: ContextVar[Any] = ContextVar("lazyflow_scheduler_here", default=None)
 
 
 @contextmanager
@@ -145,7 +143,7 @@ def as_worker() -> Iterator[None]:
             task_over(None)
 
 
-# -- what a worker keeps until it ends ---------------------------------------------------------
+# -- objects that a worker keeps until it ends -------------------------------------------------
 
 
 class Kept(ABC):
@@ -160,7 +158,7 @@ class Kept(ABC):
         """Let go of it in the child of a fork, without closing it: it belongs to the parent."""
 
 
-#: What other processes sent, by name: it stays for later tasks until `drop` is called.
+#: Objects from other processes, by name: they stay for later tasks until `drop` is called.
 arrived: dict[str, Any] = {}
 
 #: One function for each scheduler, which tells its workers to `drop` a name.
@@ -168,13 +166,13 @@ tellers: list[Callable[[str], Any]] = []
 
 
 def tell_to_drop(name: str) -> None:
-    """Have workers drop what was dropped here."""
+    """Have workers drop the object of a name that was dropped here."""
     for tell in tellers:
         tell(name)
 
 
 def drop(name: str) -> None:
-    """Close what another process sent and has dropped itself."""
+    """Close the object of a name, which its own process has dropped."""
     dropped = arrived.pop(name, None)
     if dropped is not None:
         dropped.close()

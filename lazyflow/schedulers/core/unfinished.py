@@ -1,4 +1,4 @@
-"""What was submitted and has not ended: the end of the program finishes it.
+"""Submitted calls that have not ended: the end of the program finishes them.
 
 So `concurrent.futures` does, and at the same moment, before its executors end: the threads that
 are there still run, but from Python 3.12 on no new ones start.
@@ -26,7 +26,7 @@ unfinished: set[TaskFuture] = set()
 def finish() -> None:
     """Wait until nothing is unfinished, `exit_timeout` has passed, or Ctrl-C; tell what is dropped.
 
-    What runs meanwhile may submit more, which is waited for as well.
+    Calls that run meanwhile may submit others, which are waited for as well.
     """
     limit = config.get("exit_timeout")
     deadline = None if limit is None else monotonic() + limit

@@ -1,4 +1,4 @@
-"""What the pool does next: an event changes the state and appends instructions for the driver.
+"""The decisions of the pool: an event changes the state and appends instructions for the driver.
 
-Nothing here knows a clock, a process or a socket. Read events.py first.
+This code uses no clock, process or socket. Read events.py first.
 """

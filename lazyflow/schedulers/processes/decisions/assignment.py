@@ -39,11 +39,11 @@ from lazyflow.schedulers.processes.decisions.pool_state import Queues, State
 # above 0 before all others, and those below 0 after them. A worker's own tasks are those that
 # follow from what it was sent, those for which inputs were fetched, and those that are queued for
 # it since most bytes of the inputs are there. A worker with nothing of all that steals from one
-# that is busy, when moving the inputs takes less time than the task would have to wait. What is in
-# shared memory moves by mapping it once, so tasks on such values are shared out evenly, wherever
-# they were made.
+# that is busy, when moving the inputs takes less time than the task would have to wait. Values in
+# shared memory move by being mapped once, so tasks on them are shared out evenly, wherever they
+# were made.
 
-_LATE = 1e9  # seconds; what is left of a batch that takes longer than it should
+_LATE = 1e9  # seconds left, as assumed, of a batch that takes longer than it should
 _LOOKED_AT = 8  # tasks of a queue, before nothing is stolen from it
 
 
@@ -310,8 +310,8 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
 # -- which task goes where, and how many go together --------------------------------------
 #
 # A task goes to the worker that has most bytes of its inputs, unless that one is busy and another
-# has nothing to do; without inputs in any worker, to any that is free. What follows from tasks in a
-# batch goes into the same batch, so a batch is a subtree or a chain, and its inner values never
+# has nothing to do; without inputs in any worker, to any that is free. Users of the tasks in a
+# batch go into the same batch, so a batch is a subtree or a chain, and its inner values never
 # leave the worker.
 #
 # How much goes into a batch follows from the measured durations. A task of a function that was
@@ -333,7 +333,7 @@ LEAST = TARGET / 3  # seconds; a smaller one costs more messages than the balanc
 
 
 def assign(state: State) -> None:
-    """Send what can be sent, and ask for workers when there is more."""
+    """Send all tasks that workers have room for, and ask for workers when there are more."""
     if state.refcounts.ended:
         state.lineage.sweep()
     state.has_moved = True
@@ -391,7 +391,7 @@ def _has_room(worker: WorkerRecord) -> bool:
 
 
 def _fill(state: State, worker: WorkerRecord) -> Batch | None:
-    """Make a batch of what the worker should do next; None when there is nothing."""
+    """Make a batch of the tasks that the worker should run next; None when there are none."""
     node = _first_there(state, worker)
     if node is None:
         return None
@@ -467,7 +467,7 @@ def _extend(state: State, worker: WorkerRecord, batch: Batch, budget: list[float
 
 
 def _is_within(lane: Lane, batch: Batch) -> bool:
-    """Tell whether a batch that ended here would leave several values for what comes later."""
+    """Tell whether a batch that ended here would leave several values for later tasks."""
     following = lane.following
     return batch.joins > 1 or bool(following and len(following[-1].distinct) > 1)
 

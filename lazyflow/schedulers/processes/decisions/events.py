@@ -1,7 +1,7 @@
 """The events: workers answer or die, values come or are not needed any more, jobs begin or end.
 
 Each event is a function of the `State` (pool_state.py), called by the driver. It changes the state
-and ends with `assign`, which sends what can be sent now.
+and ends with `assign`, which sends all that can be sent now.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _batch_of(worker: WorkerRecord, number: int) -> Batch | None:
 def _measured(pace: Pace, calls: int, seconds: float) -> None:
     """Learn that so many calls of a function took so long."""
     mean = seconds / calls
-    # Recent calls count for more: half of what is known comes from the last answer.
+    # Recent calls count for more: the last answer has half of the weight.
     pace.mean = (pace.mean + mean) / 2 if pace.allowed else mean
     pace.allowed = max(pace.allowed, min(calls * GROWTH, _MAX_CALLS))
 
@@ -93,7 +93,7 @@ def _measured(pace: Pace, calls: int, seconds: float) -> None:
 def recalled(
     state: State, worker: WorkerRecord, groups: Iterable[tuple[int, Sequence[Node]]]
 ) -> None:
-    """Take back what a worker did not begin: the nodes of each batch; the last sent come first."""
+    """Take back tasks that a worker did not begin: the nodes of each batch, the last sent first."""
     worker.recalling = False
     back: list[Node] = []
     for number, nodes in groups:
@@ -115,12 +115,12 @@ def postponed(state: State, worker: WorkerRecord, number: int, node: Node) -> No
 
 
 def _defer(state: State, worker: WorkerRecord, nodes: Sequence[Node]) -> None:
-    """Take tasks back that met a lazy value; their worker keeps what they need."""
+    """Take tasks back that met a lazy value; their worker keeps their inputs."""
     for node in reversed(nodes):
         state.refcounts.unsend(node, worker)
     for node in nodes:
         worker.to_drop.append(node.id)  # it knows that another run makes it
-        node.stays = True  # what was sent after it will come back, too
+        node.stays = True  # tasks that were sent after it will come back, too
         for source in node.distinct:
             source.stays = True
         state.refcounts.requeue(node)
@@ -133,7 +133,7 @@ def _count_answers(worker: WorkerRecord, batch: Batch | None, count: int) -> Non
             worker.batches.remove(batch)
 
 
-# -- events of values: they are given, arrive, can't be had, are asked for, or are held no more
+# -- events of values: they are given, arrive, are lost, asked for, or held no more
 
 
 def provide(state: State, node: Node, value: Any, size: int = 0) -> None:
@@ -153,9 +153,9 @@ def packed(state: State, outcomes: Iterable[tuple[Node, tuple[Any, ...]]]) -> No
 
 
 def fail(state: State, node: Node, error: Any) -> None:
-    """Let a task fail that did not run, and what needs it.
+    """Let a task fail that did not run, and those that need it.
 
-    One that was sent somewhere may yet come to an end there, or come back and fail.
+    A task that was sent to a worker may still succeed there, or come back and fail.
     """
     if node.phase == SENT:
         node.job.verdicts[node] = error
@@ -178,7 +178,7 @@ def shared(state: State, node: Node, value: Any) -> None:
 
 
 def unshareable(state: State, node: Node, error: Any) -> None:
-    """Learn that a value can't leave its worker: what needs it has to run there."""
+    """Learn that a value can't leave its worker: tasks that need it have to run there."""
     node.sharing = False
     if node.phase != DONE or node.value is not MISSING:
         return
@@ -264,7 +264,7 @@ def add_job(state: State, job: Job, failed: Iterable[tuple[Node, Any]] = ()) -> 
 
 
 def end_job(state: State, job: Job) -> None:
-    """Give up what a job still wanted: it is over. Values of it that are held stay."""
+    """Give up the results that an ended job still wanted; values of it that are held stay."""
     if job.over:
         return
     job.over = True
@@ -332,7 +332,7 @@ def add_worker(state: State, worker: WorkerRecord) -> None:
 
 
 def starting_failed(state: State, count: int) -> None:
-    """Learn that no more than `count` workers can be had."""
+    """Learn that the system allows no more than `count` workers."""
     state.starting = 0
     state.size = max(1, count)
 
@@ -351,7 +351,7 @@ def overdue(state: State, worker: WorkerRecord, number: int) -> None:
         is_behind = batch.unanswered > 1 or len(worker.batches) > 1
         if is_behind and any(may_spread(f.nodes[0].job) for f in worker.batches):
             recall(state, worker)
-        for node in tuple(worker.fetching):  # what it waits for is of use elsewhere
+        for node in tuple(worker.fetching):  # other workers can use its inputs
             if may_spread(node.job):
                 state.queues.unqueue(node)
                 state.refcounts.requeue(node)
@@ -359,7 +359,7 @@ def overdue(state: State, worker: WorkerRecord, number: int) -> None:
 
 
 def recall(state: State, worker: WorkerRecord) -> None:
-    """Have a worker give back what it did not begin."""
+    """Have a worker give back the tasks that it did not begin."""
     if not worker.recalling:
         worker.recalling = True
         state.out.append(Recall(worker))
@@ -424,7 +424,7 @@ def _guilty(worker: WorkerRecord, charged: int, pickled: int) -> Node | None:
 
 
 def _take_back(state: State, worker: WorkerRecord) -> list[Node]:
-    """Undo what was sent to a worker or queued for it, last first."""
+    """Take back the tasks that were sent to a worker or queued for it, last first."""
     back = []
     for batch in reversed(worker.batches):
         for node in reversed(batch.nodes):

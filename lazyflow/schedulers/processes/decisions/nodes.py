@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 # -- nodes --------------------------------------------------------------------------------
 #
-# What the decisions know of tasks, of jobs, of workers with their batches, and of functions.
-#
 # A `Node` is a task of a run. Its counts are over distinct inputs and distinct users. For a node
 # that still has to run,
 #
@@ -26,17 +24,17 @@ if TYPE_CHECKING:
 #     under_way   inputs that were sent to a worker and are not made yet; `site` is that worker, or
 #                 MIXED when there are several
 #
-# and for every node ``left`` counts the users that are not done (and one for a pin: somebody
-# outside holds the value), ``unsent`` the users that were not sent anywhere.
+# For every node, ``left`` counts the users that are not done (and one for a pin: a future or the
+# caller holds the value), and ``unsent`` the users that were not sent to any worker.
 
 
 BANDWIDTH = 2e9  # bytes a second from worker to worker: a copy out, and the reader's page faults
-MAPPING = 1e10  # bytes a second to map what is in shared memory: page faults alone
+MAPPING = 1e10  # bytes a second to map shared memory: page faults alone
 FETCH = 0.0003  # seconds to have a small value from another worker
 
 WAITING = 0  # for inputs
 READY = 1  # in a queue
-FETCHING = 2  # has a worker, and waits until the inputs made elsewhere can be had
+FETCHING = 2  # has a worker, and waits for inputs that were made elsewhere
 SENT = 3  # to a worker
 DONE = 4
 GONE = 5  # done, and its value dropped; or never to be run
@@ -73,7 +71,7 @@ class Lane:
     Entries may be out of date: the phase and the home of a task decide where it is.
 
     following
-        Tasks whose inputs are made by what was sent to the worker last: a stack.
+        Tasks whose inputs are made by tasks that were sent to the worker last: a stack.
     arrived
         Tasks that waited for inputs from elsewhere, and can be sent.
     queue
@@ -86,12 +84,12 @@ class Lane:
 
 
 class WorkerRecord:
-    """What is known of one worker process.
+    """The record of one worker process.
 
     up
         Whether it can be sent tasks.
     batches
-        The batches that it was sent and has not answered, oldest first.
+        The batches that were sent to it and are not answered, oldest first.
     lanes
         The tasks that should run there: those of foreground jobs, and those of background jobs.
     holding
@@ -101,8 +99,8 @@ class WorkerRecord:
     fetching
         Tasks that wait for inputs on their way to it: how many are still missing.
     recalling
-        It was asked to give tasks back, and did not answer yet: nothing may follow meanwhile,
-        since that could build on what is coming back.
+        It was asked to give tasks back, and has not answered: no batch may follow meanwhile, since
+        its tasks could need those that come back.
     doomed
         It is being ended: nothing is sent to it any more.
     """
@@ -147,8 +145,8 @@ class Batch:
     is_short
         All its tasks are known to be short, so that another batch may be sent after it.
     joins
-        The number of tasks that wait for it and for what was sent nowhere yet; it is lower by those
-        that earlier batches of the worker have left so, and that it lets go along.
+        The number of tasks that wait for it and also for inputs that were not sent anywhere yet,
+        minus those for which it sends the last such input.
     is_late
         It takes longer than it should.
     unanswered
@@ -167,7 +165,7 @@ class Batch:
     unanswered: int = 0
 
 
-_ids = count(1)  # 0 and below mean "no task" in the word for what a worker runs
+_ids = count(1)  # 0 and below mean "no task" in the word for the task that a worker runs
 
 
 @dataclass(slots=True, eq=False)
@@ -177,7 +175,7 @@ class Node:
     inputs, distinct
         The nodes of its inputs, as they are given and without repetition.
     value
-        What this process has of the result: a small one as it is, an `Encoded`, or MISSING.
+        The result in this process: a small one as it is, an `Encoded`, or MISSING.
     holder, copies
         The worker that made the value, and other workers that have it, or None.
     home
@@ -272,14 +270,14 @@ class Job:
         Tasks with ``crash_retries=0``, and those that returned such tasks: whether it was made.
         Their values are kept as long as the job is.
     verdicts
-        Errors of tasks that were sent somewhere: what they fail with if they come back.
+        Errors of tasks that were sent to a worker: they fail with these if they come back.
     unsafe
         Delivered nodes whose values this process does not have: this job, and those that it
         depends on, have to be kept to make them again.
     depends, dependents
         Jobs whose values it uses; the number of those that use its own.
     seconds
-        What its tasks took so far, and what those of the jobs that it depends on did.
+        The time that its tasks took so far, and those of the jobs that it depends on.
     lineage_size
         The number of tasks that a lost value of this job might need again.
     """
@@ -316,7 +314,7 @@ class Job:
 
 @dataclass(slots=True)
 class Pace:
-    """What was measured of one function.
+    """Measurements of one function.
 
     mean
         Seconds that a call takes; before the first is measured, a guess.
@@ -328,7 +326,7 @@ class Pace:
     allowed: int = 0
 
 
-# -- what the decisions have the driver do: a class for each kind of instruction ----------
+# -- instructions for the driver: a class for each kind -----------------------------------
 #
 # They are appended to `State.out`, and done once each, in order. A worker also has ids of values in
 # `WorkerRecord.to_drop` that go with its next batch, or with a message of their own.
@@ -349,7 +347,7 @@ class Share(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """Have a worker give back what it did not begin, and answer what is done."""
+    """Have a worker give back tasks that it did not begin, and send the results that it has."""
 
     worker: WorkerRecord
 
@@ -376,7 +374,7 @@ class ReportFailure(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Report why a delivered value can't be had any more."""
+    """Report why a delivered value is lost for good."""
 
     node: Node
     error: Any

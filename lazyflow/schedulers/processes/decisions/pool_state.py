@@ -48,7 +48,7 @@ from lazyflow.schedulers.remote.calls import NOTHING, name_only
 
 # -- queues -------------------------------------------------------------------------------
 #
-# Tasks that could run now, and tasks that wait until a value can be had at their worker.
+# Tasks that could run now, and tasks that wait for a value to reach their worker.
 #
 # A ready task is in the queue of the worker that has most bytes of its inputs, or else in that of
 # its job, where any worker finds it. Taking a task out does not search a queue: its phase and home
@@ -149,7 +149,7 @@ class Queues:
             self._out.append(Share(node.holder, node))
 
     def fetch(self, worker: WorkerRecord, node: Node, missing: list[Node]) -> None:
-        """Let a task wait until these inputs can be had at its worker."""
+        """Let a task wait until these inputs have reached its worker."""
         node.phase = FETCHING
         node.home = worker
         worker.fetching[node] = len(missing)
@@ -202,18 +202,18 @@ def purge(workers: Iterable[WorkerRecord]) -> None:
             lane.queue = deque(n for n in lane.queue if n.phase == READY and n.home is worker)
 
 
-# -- reference counts: what needs a value still, and what can be dropped, fails or is given up
+# -- reference counts: the users of values; tasks that fail or are given up
 
 
 class RefCounts:
-    """What follows for others when a task is done, goes back, fails, or is given up.
+    """Effects on other tasks when a task is done, goes back, fails, or is given up.
 
     Attributes
     ----------
     unsafe
-        Values that somebody outside holds, and that are in a worker only; by age.
+        Values that the caller holds, and that only a worker has; by age.
     ended
-        Jobs that are over and may be forgotten, unless something can need them.
+        Jobs that are over, and forgotten unless a lost value could need them.
     kept
         Large values that are kept since their tasks must not run again; by age.
     room
@@ -232,7 +232,7 @@ class RefCounts:
     # -- tasks that are sent, ran, or did not run -------------------------------------------
 
     def sent(self, node: Node, worker: WorkerRecord, batch: Batch) -> None:
-        """Count a task as sent: what follows from it can go along."""
+        """Count a task as sent, so that its users can go to the same worker."""
         job = node.job
         if node.phase == FETCHING:
             del worker.fetching[node]
@@ -316,7 +316,7 @@ class RefCounts:
             user.open += 1
 
     def postponed(self, node: Node, worker: WorkerRecord) -> None:
-        """Have a task wait for what it returned: it ran, so what drops its inputs drops them."""
+        """Have a task wait for the lazy value that it returned; it ran, so it drops its inputs."""
         self.await_again(node, worker)
         self.uses_no_more(node, was_sent=True)
         node.distinct = ()
@@ -368,7 +368,7 @@ class RefCounts:
         return unused
 
     def _made_no_more(self, node: Node) -> None:
-        """End what another run makes in the place of a task."""
+        """End the run that makes a value in the place of a task."""
         later = node.job.later
         if node in later:
             self._out.append(EndLater(node, later.pop(node)))
@@ -391,7 +391,7 @@ class RefCounts:
                 if node.phase >= SENT:  # one that was sent fails by itself
                     continue
                 self._queues.unqueue(node)
-            elif node.keep:  # the worker remembers it, for what was sent along
+            elif node.keep:  # the worker remembers it, for tasks that were sent along
                 node.holder = sent_to
                 sent_to.holding[node.id] = node
             node.phase = FAILED
@@ -439,7 +439,7 @@ class RefCounts:
             return
         if value.__class__ not in IMMUTABLE:
             self._out.append(Free(value))
-        if node not in job.given:  # what no task makes may be needed to make others again
+        if node not in job.given:  # a value that no task makes may be needed to make others again
             node.value = MISSING
 
     def _keep(self, node: Node) -> None:
@@ -490,7 +490,7 @@ class RefCounts:
         self.drop_everywhere(node)
 
     def unpin(self, node: Node) -> None:
-        """Count out that somebody outside holds a value."""
+        """Note that the caller has dropped a value."""
         node.pinned = False
         node.left -= 1
 
@@ -523,9 +523,9 @@ class RefCounts:
 
 # -- lineage ------------------------------------------------------------------------------
 #
-# Lineage: what is kept so that a lost value can be made again, and how it is made.
+# Lineage: the tasks that are kept so that a lost value can be made again, and how that is done.
 #
-# A job that is over is kept as long as somebody holds a value of it that only a worker has, or
+# A job that is over is kept as long as the caller holds a value of it that only a worker has, or
 # another job that is kept uses one: its tasks are the value's lineage. A value that was lost is
 # made again by its task, and so are those inputs of that task that were dropped meanwhile.
 
@@ -537,14 +537,14 @@ WORTH = 10
 
 
 class Lineage:
-    """Results that somebody holds, and the jobs that may be needed to make them again.
+    """Results that the caller holds, and the jobs that may be needed to make them again.
 
     Attributes
     ----------
     unshared
         Unsafe values that may not have been asked for; entries may be out of date.
     room
-        Returns the bytes that copies may take: what is larger stays where it is, and can be made
+        Returns the bytes that copies may take: larger values stay where they are, and can be made
         again.
     """
 
@@ -600,7 +600,7 @@ class Lineage:
     # -- the end of a job -------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Forget jobs that are over and that nothing can need."""
+        """Forget jobs that are over and that no lost value could need."""
         todo, self._refcounts.ended = self._refcounts.ended, []
         while todo:
             job = todo.pop()
@@ -720,7 +720,7 @@ class Lineage:
         """Count an input of a task that is not made yet."""
         if source.phase == SENT:
             node.under_way += 1
-            # What is sent there takes the value along, so this task must not follow.
+            # Batches to that worker take the value along, so this task must not follow.
             at = MIXED if source.dropped else source.home
             node.site = at if node.under_way == 1 or node.site is at else MIXED
         elif source.phase < SENT:
@@ -738,7 +738,7 @@ class Lineage:
             source.job.dependents += 1
 
     def pack(self, node: Node) -> None:
-        """Have another thread pickle what is sent of a node; the node waits for it."""
+        """Have another thread pickle the arguments or the literal of a node; the node waits."""
         node.open += 1
         self._out.append(Pack(node))
 
@@ -772,11 +772,11 @@ class State:
     queues
         Tasks that wait for a worker, or for an input at their worker.
     refcounts
-        What still needs a value.
+        The users of each value, and the values to drop.
     lineage
-        What is kept so that a lost value can be made again.
+        The jobs that are kept so that lost values can be made again.
     paces
-        What was measured of each function.
+        Measurements of each function.
     size
         The number of workers that are wanted at most.
     starting
@@ -803,7 +803,7 @@ class State:
     def done(
         self, node: Node, worker: WorkerRecord, value: Any, size: int, is_there: bool
     ) -> None:
-        """Take what a worker has made; it may have the value still."""
+        """Take the value that a worker has made, and may have still."""
         if node.packed:
             node.packed = ()
         if is_there or node.dropped:  # dropped already, as its last user began: lost with that

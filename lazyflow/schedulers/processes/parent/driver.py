@@ -1,8 +1,8 @@
 """The thread that connects the decisions to the workers and to the runs of this process.
 
 Everything that changes the state happens here, one event after the other; other threads, and
-weak references to what has gone, post steps to `loop`. Nothing here waits for a worker: sockets
-do not block, and what a busy worker does not take yet is kept until it does.
+weak references to freed objects, post steps to `loop`. Nothing here waits for a worker: sockets
+do not block, and messages that a busy worker does not take yet are kept until it does.
 """
 
 from __future__ import annotations
@@ -107,8 +107,7 @@ class ValueTable:
             self.pack(node)
 
     def delivered(self, run: Any, i: int, value: Any, error: BaseException | None) -> None:
-        """Take what was made in the place of a task that returned a lazy value, or why it was not.
-        """
+        """Take the value, or the error, of the lazy value that a task returned."""
         if run.nodes and not run.over:
             self.remade(run.nodes[i], value, error)
 
@@ -136,7 +135,7 @@ class ValueTable:
             values.begin_packing(self._driver, self.unpacked.popitem()[1], self.packed)
 
     def packed(self, outcomes: list[values.Packed]) -> None:
-        """Take what another thread has pickled of nodes: their arguments, or their values."""
+        """Take the arguments or the values of nodes that another thread has pickled."""
         ready = [outcome for outcome in outcomes if self._is_ready(*outcome)]
         events.packed(self._state, [(node, arguments) for node, _, arguments, *_ in ready])
         self._driver.perform()
@@ -149,7 +148,7 @@ class ValueTable:
         error: BaseException | None,
         written: dict[Any, Any],
     ) -> bool:
-        """Take in what was pickled of a node; tell whether its arguments are.
+        """Take in a pickled value or pickled arguments of a node; True: arguments that can be sent.
 
         `literal` is the node's value then: a `Literal`, or MISSING when `encoded` is arguments;
         `written` is memory that was copied for it, for `PoolMemory.keep_constants`.
@@ -186,7 +185,7 @@ class ValueTable:
             fetch.done(value)
 
     def lost(self, node: Node, error: Any) -> None:
-        """Wake all that wait for a value that can't be had."""
+        """Wake all that wait for a value that is lost."""
         for fetch in self._fetches.pop(node, ()):
             fetch.done(None, error)
 
@@ -291,7 +290,7 @@ class Runs:
                 job.run = EndedRun(run)
 
     def drop_job(self, job: Job) -> None:
-        """Let go of all that was kept for a run."""
+        """Drop the functions and literals that were kept for a run."""
         driver = self._driver
         run, job.run = job.run, None
         if run is not None:
@@ -304,7 +303,7 @@ class Runs:
                 member.drop_functions(gone)
 
     def cull(self, reference: Callable[[], PoolRun | None]) -> None:
-        """Give up what only dropped futures of a run needed, unless the run has gone."""
+        """Give up the tasks that only dropped futures of a run needed, unless the run was freed."""
         run = reference()
         if run is None:
             return
@@ -395,7 +394,7 @@ class Driver:
     is_left
         This is the child of a fork; the workers are the parent's.
     why
-        What is raised for runs that come when it is closing.
+        The error of runs that come when it is closing.
     """
 
     def __init__(self) -> None:
@@ -486,7 +485,7 @@ class Driver:
         return self.memory.mappings.view(segment)
 
     def hold(self, value: PoolValue) -> None:
-        """Keep what a value stands for until it has gone."""
+        """Keep the result that a value stands for until the value is freed."""
         if not self.closing:
             number = next(self._numbers)
             self._held[number] = self.loop.when_gone(
@@ -519,7 +518,7 @@ class Driver:
     def leave(self) -> None:
         """In the child of a fork: close what leads to the parent's workers, and forget them.
 
-        What waits for them here would wait for ever.
+        Runs that wait for them here would wait for ever.
         """
         self.broken = self.closing = self.is_left = self.loop.is_over = True
         self.why = not_here("what was pending on processes when it was forked")
@@ -542,7 +541,7 @@ class Driver:
         try:
             while not self.broken:
                 until = self.pool.until()
-                if self.state.out:  # it found what to do
+                if self.state.out:  # it has decided something
                     self.perform()
                 self.loop.sleep(until)
                 self.loop.run_steps()
@@ -559,18 +558,18 @@ class Driver:
             self._ended.set()
 
     def _synchronize(self, fetch: Fetch) -> None:
-        """Wake a thread: what it posted before is done, or is not done any more."""
+        """Wake a thread: the steps that it posted before are done, or were dropped at the end."""
         fetch.done(None, self.why if self.closing else None)
 
     def _let_go(self, number: int, node: Node | None, value: Any) -> None:
-        """Let go of what a `PoolValue` stood for, which has gone."""
+        """Drop the result that a freed `PoolValue` stood for."""
         self._held.pop(number, None)
         if node is not None:
             events.unpin(self.state, node)
         self.memory.remove(value)
 
     def drop_named(self, name: str) -> None:
-        """Have workers let go of what they keep by a name; in this thread."""
+        """Have workers drop the object that they keep by a name; in this thread."""
         for member in self.pool.members.values() if not self.closing else ():
             self.sender.drop(member, name)
             self.pool.watch_writes(member)
@@ -586,10 +585,9 @@ class Driver:
     # -- instructions -----------------------------------------------------------------------
 
     def perform(self) -> None:
-        """Do what the state has decided.
+        """Carry out the instructions of the state.
 
-        Each instruction is taken out before it is done: it is done once, and none is passed over,
-        whatever happens to the others meanwhile.
+        Each is taken out first, so that it is carried out once, even if another one raises.
         """
         out, handlers = self.state.out, self._on_instruction
         while out:
@@ -618,10 +616,10 @@ class Driver:
                 return
 
     def give_up(self, error: BaseException) -> None:
-        """End all runs: no worker can be had.
+        """End all runs: no worker can be started.
 
-        What was posted waits: this may be part of an instruction, and the runs that begin now
-        would ask for workers again.
+        Posted steps wait: this may be part of an instruction, and runs that begin now would ask
+        for workers again.
         """
         for run in self._cancel_all(error):
             self.runs.end(run)
@@ -657,7 +655,7 @@ class Driver:
         return runs
 
     def _save_held(self, deadline: float) -> None:
-        """Copy values out that somebody holds and only a worker has."""
+        """Copy values here that the caller holds and only a worker has."""
         self.state.lineage.unshared.extend(self.state.refcounts.unsafe)
         self.state.lineage.room = lambda: inf
         while self.state.refcounts.unsafe and self.pool.members and monotonic() < deadline:

@@ -58,7 +58,7 @@ def never_answered(count: int, how: str) -> WorkerDied:
     """Return the error for workers that end before any has answered."""
     return WorkerDied(
         f"{count} workers in a row ended before they had run a task, the last by {how}: they can't "
-        "start here. What they printed on standard error says why; they are started as "
+        "start here. Their output on standard error says why; they are started as "
         f"{sys.executable} -c ..."
     )
 
@@ -66,14 +66,14 @@ def never_answered(count: int, how: str) -> WorkerDied:
 def worker_died(how: str, pid: int, peak: int, node: Node, attempts: int) -> BaseException:
     """Return the error of a task that has killed so many workers.
 
-    0: it has not, but its value was lost with one, and it must not run again.
+    0 attempts: it has killed none, but its value was lost with one, and it must not run again.
     """
     if not attempts:
         died = WorkerDied(
-            f"what {task_name(node.task)}, made at {place_text(node.task)}, gave is needed again, "
-            f"since a worker (process {pid}) ended by {how}, and was dropped for newer values: the "
-            "task, or one that it returned, has crash_retries=0 and must not run twice. Persist "
-            "what it gives, or allow crash_retries=1."
+            f"the result of {task_name(node.task)}, made at {place_text(node.task)}, is needed "
+            f"again, since a worker (process {pid}) ended by {how}; it had been dropped for newer "
+            "values. The task, or one that it returned, has crash_retries=0 and must not run "
+            "twice. Persist its result, or allow crash_retries=1."
         )
         return with_call_note(died, node.task, None)
     memory = f" Its memory had reached {format_bytes(peak)}." if peak else ""
@@ -95,8 +95,8 @@ def scheduler_lost(bug: BaseException) -> SchedulerLost:
     """Return the error for a bug that has ended the driver's thread."""
     lost = SchedulerLost(
         "the thread that drives the worker processes has ended by an error of the system's or of "
-        f"lazyflow's own, {type(bug).__name__}: {text_of(bug)}. What they were computing, and what "
-        "only they had, is lost. Compute it again: that starts new workers"
+        f"lazyflow's own, {type(bug).__name__}: {text_of(bug)}. The results that only workers had, "
+        "or were computing, are lost. Compute them again: that starts new workers"
         + (
             "; the limit on open files (ulimit -n) is the likely cause, raise it or take fewer "
             "workers (num_workers=)."
@@ -120,7 +120,7 @@ IDLE = 1.0  # seconds without work after which memory kept for later is given ba
 
 
 class PoolDriver(Protocol):
-    """What the pool needs of its driver."""
+    """The attributes of the driver that the pool uses."""
 
     state: State
     loop: EventLoop
@@ -129,10 +129,10 @@ class PoolDriver(Protocol):
     closing: bool
 
     def give_up(self, error: BaseException) -> None:
-        """End all runs: no worker can be had."""
+        """End all runs: no worker can be started."""
 
     def perform(self) -> None:
-        """Do what the state has decided."""
+        """Carry out the instructions of the state."""
 
 
 class WorkerPool:
@@ -153,7 +153,7 @@ class WorkerPool:
         self.deaths = 0
         self._busy_since = monotonic()
         self._is_trimmed = True
-        self._looked, self._most = -inf, inf  # when memory was looked at, and what there was
+        self._looked, self._most = -inf, inf  # when the machine's memory was read, and its limit
         self._vain = 0  # workers in a row that ended by themselves before any had answered
 
     def start(self) -> bool:
@@ -181,7 +181,7 @@ class WorkerPool:
         return WorkerRecord(next(self._serials))
 
     def settings(self, worker: WorkerRecord) -> dict[str, Any]:
-        """Return what a worker has to know when it starts."""
+        """Return the settings with which a worker starts."""
         driver = self._driver
         return {
             "least": driver.memory.least,
@@ -235,7 +235,7 @@ class WorkerPool:
 
     def _read_answers(self, member: WorkerHandle) -> None:
         if self._read(member, member.answers, member.outgoing):
-            for lines in member.lines:  # what was printed before the answer is in the pipe by now
+            for lines in member.lines:  # output from before the answer is in the pipe by now
                 lines.drain()
             for message, descriptors in member.answers.messages():
                 if message[0] == NOTICES:
@@ -258,7 +258,7 @@ class WorkerPool:
             self._driver.perform()
 
     def _read(self, member: WorkerHandle, incoming: Incoming, outgoing: Outgoing) -> bool:
-        """Take in what is there; a worker that closed its sockets is ended."""
+        """Read all that is there; a worker that closed its sockets is ended."""
         if outgoing.waiting:
             outgoing.flush()
             self.watch_writes(member)
@@ -272,7 +272,7 @@ class WorkerPool:
         if not self._driver.closing:  # a task may have closed the sockets and live on
             member.process.kill()
         self._loop.remove(incoming.sock.fileno())
-        return True  # what came before the end
+        return True  # messages from before the end
 
     # -- between events ---------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class WorkerPool:
             due = self.members[worker].since + max(OVERDUE, 2 * batch.cost)
             if due <= now:
                 events.overdue(self._state, worker, batch.number)
-                soonest = now  # what is decided now is done first, and may be late in its turn
+                soonest = now  # after the instructions of this event, a batch may be late again
             else:
                 soonest = due if soonest is None else min(soonest, due)
         return soonest
