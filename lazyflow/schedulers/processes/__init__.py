@@ -35,7 +35,7 @@ The modules:
 
 `scheduler.py` starts, awaits, abandons and ends runs; `protocol.py` defines and carries the
 messages between the parent and a worker. Code shared with other schedulers is in
-``schedulers/remote/``: calls, and what workers take over of the caller's process.
+``schedulers/remote/``: calls, and the caller's environment in workers.
 
 decisions/, what the pool does next, without clock, process or socket::
 

@@ -1,4 +1,4 @@
-"""What the parent and a worker send each other: tuples, since `marshal` knows nothing richer.
+"""The messages between the parent and a worker: tuples, since `marshal` knows nothing richer.
 
 Whoever takes a message in takes it apart in one statement, in the order of the fields here.
 Requests and notes, of which there are several kinds on one socket, are a kind and its content.
@@ -20,7 +20,7 @@ from lazyflow.store.memory.shared import Segment
 
 # -- tasks and answers ----------------------------------------------------------------------
 
-#: Tasks for a worker, with what they need and the worker does not have.
+#: Tasks for a worker, with the values and functions that they need and the worker lacks.
 BatchMessage: TypeAlias = tuple[
     int,  # the number of the batch; 0: there are no tasks, only values to drop
     int,  # the number of the run
@@ -40,17 +40,17 @@ BatchMessage: TypeAlias = tuple[
 #: processes on one machine agree.
 TaskSpan: TypeAlias = tuple[int, float, float, float | None]
 
-#: What a note of a worker tells observers of, by its number there.
+#: The kinds of a worker's notes on tasks, and the event of observers for each.
 COMPILED, SAMPLED, SPILLED, RESTORED = range(4)
 NOTED: tuple[Any, ...] = (
     Observer.task_compiled, Observer.task_sampled, Observer.values_spilled,
     Observer.values_restored,
 )
 
-#: One of these numbers, the id of a task, and what the event has after the number of the task.
+#: One of these kinds, the id of a task, and the arguments of the event after the task's number.
 TaskNote: TypeAlias = tuple[Any, ...]
 
-#: What a worker has done of a batch.
+#: The outcomes of tasks of a batch.
 Answer: TypeAlias = tuple[
     int,  # the number of the batch
     list[tuple[Any, ...]],  # results: (id,), or (id, kind, ...) with one of the kinds below
@@ -65,7 +65,7 @@ Answer: TypeAlias = tuple[
     tuple[int, ...],  # bytes of memory, see `WorkerProcess.unmapped`
 ]
 
-#: Kinds of results, and what follows in their tuple.
+#: Kinds of results, and the rest of their tuples.
 PLAIN = 0  # the value as it is
 PLAIN_KEPT = 1  # likewise; the worker has it still
 KEPT = 2  # its size in bytes: the worker has it
@@ -73,20 +73,20 @@ ENCODED_KEPT = 3  # payload, buffers and size; the worker has it still
 ENCODED = 4  # payload, buffers and size
 LAZY = 5  # payload, buffers and size of a lazy value, to be computed in its place
 
-#: Requests, which a worker answers while a task runs: their kinds, and what each contains.
+#: Requests, which a worker answers while a task runs: their kinds, and the content of each.
 SHARE = 0  # the id of the value to be sent to the parent
-RECALL = 1  # numbers of batches: give back what was not begun, the newest first; answer the rest
+RECALL = 1  # numbers of batches: give back tasks that were not begun, the newest first
 GIVE_UP = 2  # the id of a task: stop it if it is running: it is not wanted any more
 SKIP = 3  # the number of an actor's call that must not begin: its result is not wanted
 FREE = 4  # segments of shared memory to be used again: nothing refers to them any more
 TRIM = 5  # None: give memory back that was kept for later; answer by `UNMAPPED`
 DIVIDE = 6  # the id of a parcel's task: give back its calls that were not begun, tell of the others
 
-#: Notes of a worker, which come while a task runs: their kinds, and what each contains.
+#: Notes of a worker, which come while a task runs: their kinds, and the content of each.
 SHARED = 0  # a `SharedValue`
 RECALLED = 1  # ids of tasks that were not begun, by the number of their batch; None: all of it
 UNMAPPED = 2  # segments of other processes that are not mapped any more, and the memory's figures
-DIVIDED = 3  # the id of a parcel's task, and what a report of parcels.py has
+DIVIDED = 3  # the id of a parcel's task, and a report of parcels.py
 
 #: The value that the parent has asked for.
 SharedValue: TypeAlias = tuple[
@@ -120,7 +120,7 @@ def pack(message: Any, descriptors: int = 0) -> bytes:
 
 
 class Incoming:
-    """What arrives on a socket, cut into messages."""
+    """The data that arrives on a socket, cut into messages."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -129,11 +129,11 @@ class Incoming:
         self._space = socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4)
 
     def read(self) -> bool:
-        """Take in what is there, or wait on a blocking socket; False at the end.
+        """Read the data that is there, or wait on a blocking socket; False at the end.
 
         Raises BlockingIOError when a non-blocking socket has nothing.
         """
-        # What a task starts must not have them: memory would be held for as long as that runs.
+        # Processes that a task starts must not have them: they would hold the memory to their end.
         data, ancillary, _, _ = self.sock.recvmsg(_AT_ONCE, self._space, _CLOSED_IN_CHILDREN)
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -163,7 +163,7 @@ class Incoming:
             del data[:at]
 
     def close(self) -> None:
-        """Close descriptors that nobody took."""
+        """Close descriptors that were not taken."""
         while self._descriptors:
             os.close(self._descriptors.popleft())
 
@@ -185,7 +185,7 @@ class Outgoing:
     """Messages to a reader that may be busy: sent as far as it takes them, without waiting.
 
     waiting
-        What it did not take yet.
+        Messages that it did not take yet.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -194,7 +194,7 @@ class Outgoing:
         self.waiting: deque[tuple[memoryview, Sequence[int]]] = deque()
 
     def send(self, message: Any, descriptors: Sequence[int] = ()) -> int:
-        """Queue a message, send what goes, return its length; sent descriptors are closed."""
+        """Queue a message, send as much as goes, return its length; closes sent descriptors."""
         data = pack(message, len(descriptors))
         self.waiting.append((memoryview(data), descriptors))
         if len(self.waiting) == 1:
@@ -211,7 +211,7 @@ class Outgoing:
         return length
 
     def flush(self) -> None:
-        """Send what the reader takes now."""
+        """Send as much as the reader takes now."""
         while self.waiting:
             data, descriptors = self.waiting[0]
             try:
@@ -232,7 +232,7 @@ class Outgoing:
                 self.waiting.popleft()
 
     def close(self) -> None:
-        """Forget what was not sent."""
+        """Forget the messages that were not sent."""
         for _, descriptors in self.waiting:
             for fd in descriptors:
                 os.close(fd)

@@ -98,10 +98,9 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
             run.driver.loop.post(run.driver.runs.end_task, run, i)
 
     def divide_late(self, run: Any, take: Callable[[bytes | None], None]) -> None:
-        """Have `take` called with what a parcel's worker reports of it, if it takes long.
+        """Have `take` called with the report of a parcel that takes long; None: no report comes.
 
-        See worker/parcels.py. The thread that drives the workers makes the call; None says that
-        nothing more will come.
+        See worker/parcels.py. The thread that drives the workers makes the call.
         """
         run.driver.loop.post(run.driver.runs.divide_late, run, take)
 
@@ -113,11 +112,11 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         return RemoteActor(spec, ProcessPort(self._running_driver()))
 
     def put(self, value: Any, task: Any) -> Any:
-        """Take a value for all workers; return what a future holds of it."""
+        """Take a value for all workers; return the object that its future holds."""
         return put(self._running_driver(), value, task)
 
     def info(self) -> dict[str, Any]:
-        """Return what the pool holds and does now; see `lazyflow.schedulers.info`."""
+        """Return figures of the pool; see `lazyflow.schedulers.info`."""
         driver = self._driver
         return driver.info() if driver is not None else {"workers": []}
 
@@ -128,7 +127,7 @@ class ProcessesScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ReportsInfo, S
         return driver.close(grace) if driver is not None else []
 
     def drop(self, name: str) -> None:
-        """Have workers let go of what they keep by a name."""
+        """Have workers drop the object that they keep by a name."""
         driver = self._driver
         if driver is not None:
             driver.loop.post(driver.drop_named, name)

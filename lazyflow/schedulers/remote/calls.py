@@ -172,7 +172,7 @@ class RecordCall(SlowCall):
     Parameters
     ----------
     function
-        What to call.
+        The function to call.
     arguments, flags, extra
         Fields of the record; a blob is decoded already.
     raw

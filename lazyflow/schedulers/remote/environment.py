@@ -1,12 +1,12 @@
-"""What tasks in other processes see of the caller's process.
+"""The caller's environment, as tasks in other processes see it.
 
 - Of each run: context variables, lazyflow's settings, the directory, the error state of NumPy and
   the context of decimal. A context variable travels by the name under which a module has it; one
   whose value can't be pickled or restored stays behind. A worker sets all of this once per run, so
-  later tasks of the run in that worker see what a task sets, as on threads.
+  later tasks of the run in that worker see the changes of a task, as on threads.
 - Of the program: the versions of the user's modules.
 - On processes, also environment variables, the recursion limit, and how logging and warnings are
-  configured. These are compared at each compute, and a worker is sent what has changed.
+  configured. These are compared at each compute, and workers are sent the changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _nowhere() -> tuple[Any, ...] | None:
     return home.get()
 
 
-#: Returns what `home` is to be where the caller's tasks run; `lazyflow.api.actors` sets it.
+#: Returns the `home` for the caller's tasks; `lazyflow.api.actors` sets it.
 own_home: Callable[[], tuple[Any, ...] | None] = _nowhere
 
 _packed: dict[tuple[Any, ...], bytes] = {}  # without variables: few differ
@@ -135,8 +135,8 @@ def enter(data: bytes) -> None:
 # and size of its source when it was imported or reloaded. That a module was reloaded shows in its
 # new `__spec__`; IPython's autoreload may patch a module in place, and keeps times of its own.
 #
-# Not followed is what the program sets on a module (``hm.K = 5``): a worker has what the source
-# says, as with `multiprocessing`, dask and joblib.
+# Attributes that the program sets on a module (``hm.K = 5``) are not followed: a worker has those
+# of the source, as with `multiprocessing`, dask and joblib.
 
 
 Stat = tuple[int, int]  # time in ns, size
@@ -309,7 +309,7 @@ def _edited_since_import(spec: Any, stat: Stat) -> bool:
 
 
 def _old_parts(modules: dict[str, _Known], reloaded: set[str]) -> dict[str, str]:
-    """Find modules that hold what others had before a reload: a new worker would not."""
+    """Find modules with objects of others from before a reload: new workers would lack these."""
     refused = {}
     homes = reloaded & modules.keys()
     for name, known in modules.items():
@@ -330,7 +330,7 @@ def _old_parts(modules: dict[str, _Known], reloaded: set[str]) -> dict[str, str]
 
 @cache  # one for each module, and for each reload of it
 def _taken_from(path: str, stat: Stat, package: str) -> list[tuple[str, str, str]]:
-    """Return what the source of a module takes from others: module, name there, name here."""
+    """Return the imported names in the source of a module: module, name there, name here."""
     try:
         with open(path, "rb") as file:
             nodes = list(ast.walk(ast.parse(file.read())))
@@ -361,7 +361,7 @@ class ProcessSettings(NamedTuple):
     limit: int
 
     def since(self, told: ProcessSettings) -> tuple[dict[Any, Any], int]:
-        """Return for `take_over` what differs from what was told before."""
+        """Return the differences from settings that were sent before, for `take_over`."""
         changes: dict[Any, Any] = dict.fromkeys(told.variables.keys() - self.variables.keys())
         changes |= dict(self.variables.items() - told.variables.items())
         return changes, self.limit if self.limit != told.limit else 0
@@ -383,7 +383,7 @@ class SettingsWatch:
 
 
 def take_over(changes: dict[Any, Any], limit: int) -> None:
-    """Set in a worker what has changed of the caller's; a variable that is None was removed."""
+    """Apply changes of the caller's settings in a worker; a variable that is None was removed."""
     for name, value in changes.items():
         if value is None:
             os.environb.pop(os.fsencode(name), None)
@@ -422,7 +422,7 @@ NoticeSettings: TypeAlias = tuple[
 
 
 class Notices:
-    """What this process has configured; `settings` are as of the last `look`."""
+    """The settings of logging and warnings here; `settings` are as of the last `look`."""
 
     def __init__(self) -> None:
         self.settings: NoticeSettings = (0, None, {}, [])
@@ -494,17 +494,17 @@ def _pickled_filter(entry: Any) -> bytes | None:
 #: Of this process.
 notices = Notices()
 
-#: What was shown of files that are no module here, by file.
+#: Registries of shown warnings for files that are no module here, by file.
 _registries: dict[str, dict[Any, Any]] = {}
 
 
-def handle_notice(what: str, details: Any) -> None:
-    """Handle what a worker has logged or warned of, as if it had been here.
+def handle_notice(kind: str, details: Any) -> None:
+    """Handle a log record or a warning of a worker as if it had been made here.
 
     This runs in the driver's thread, so nothing that a handler raises may leave it.
     """
     try:
-        if what == "log":
+        if kind == "log":
             _log(details)
         else:
             _warn(*details)

@@ -67,7 +67,7 @@ class KnownValues:
         self._seen: OrderedDict[tuple[int, int], KnownValue] = OrderedDict()
 
     def find(self, value: Any) -> KnownValue | None:
-        """Return what is known of a large array; None for all else."""
+        """Return the record of a large array; None for other values."""
         memory = _memory_of(value)
         if memory is None:
             return None

@@ -83,7 +83,7 @@ class ActorMember(WorkerHandle):
 
 
 class ProcessPort(HostPort):
-    """What keeps the processes of actors: a pool's driver. Packed values are `Encoded`."""
+    """The port of actors whose processes a pool's driver keeps. Packed values are `Encoded`."""
 
     driver: Driver
 
@@ -172,7 +172,7 @@ class ProcessLink(ActorLink):
         self._actor = actor
         self._member = member
 
-    # -- what comes, in the driver's thread --------------------------------------------------
+    # -- messages of the process, in the driver's thread -------------------------------------
 
     def answer(self, member: ActorMember, message: Any, descriptors: list[int]) -> None:
         """Take the outcome of a call."""

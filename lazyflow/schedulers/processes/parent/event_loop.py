@@ -1,4 +1,4 @@
-"""The loop of the driver: what its thread waits for, and how the thread is started.
+"""The loop of the driver: descriptors, timers and posted steps, and the start of its thread.
 
 It waits for descriptors, for timers, and for steps that other threads post. Each step is a
 function and its arguments, and is run once, in the order of the posts.
@@ -28,10 +28,10 @@ Step: TypeAlias = tuple[Callable[..., None], tuple[Any, ...], bool]
 class EventLoop:
     """A poller with a call for each descriptor, timers, and posted steps.
 
-    What was printed is handled before anything else: it was written before the result.
+    Output of workers is handled before all else: it was written before the result.
 
     steps
-        What was posted and not run yet. A weak reference there has its step as ``then``.
+        Posted steps that were not run yet. A weak reference there has its step as ``then``.
     is_over
         The thread of the loop runs no step any more.
     """
@@ -69,7 +69,7 @@ class EventLoop:
             self.run_late_steps()
 
     def when_gone(self, obj: Any, step: Callable[..., None], *details: Any) -> list[Gone]:
-        """Have a step run when an object was collected, if what this returns is held until then."""
+        """Have a step run when an object was collected, if the result is held until then."""
         callbacks, then = self.on_drop(step, *details)
         return [gone(obj, callback, then) for callback in callbacks]
 
@@ -80,7 +80,7 @@ class EventLoop:
         return [self.ring, self.steps.append], (step, details, False)
 
     def run_steps(self) -> None:
-        """Run what was posted."""
+        """Run the posted steps."""
         while self.steps:
             item = self.steps.popleft()
             step, details, _ = item.then if isinstance(item, Gone) else item
@@ -119,7 +119,7 @@ class EventLoop:
         heapq.heappush(self._timers, (monotonic() + seconds, next(self._numbers), call))
 
     def sleep(self, until: float | None, heeds_steps: bool = True) -> None:
-        """Wait for something to happen, and call what is there for it; steps are not run."""
+        """Wait for descriptors and timers, and make their calls; steps are not run."""
         self._is_awake = False
         if self._timers and (until is None or until > self._timers[0][0]):
             until = self._timers[0][0]

@@ -1,6 +1,6 @@
 """A run on worker processes, and the job that is made of its plan.
 
-`PoolRun` is what the caller waits for. `NewJob` makes the nodes (decisions/nodes.py) that the pool
+The caller waits for a `PoolRun`. `NewJob` makes the nodes (decisions/nodes.py) that the pool
 works on, in the caller's thread, since pickling may run the user's code. `EndedRun` stays while
 tasks of the job may have to run again. The `report_` functions call the observers.
 """
@@ -51,9 +51,9 @@ from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 #
 # The partial results of blocks come with the answers of the workers. To send them to one of these
 # and wait for its answer takes 0.3 ms, to merge them some 20 µs. Only functions whose authors say
-# so by an attribute ``_lazyflow_by_caller = True`` are run here: those that can't fail, wait, or
-# have effects but by what is wrong with their inputs, and to which little is given. All else, and
-# so all of the user's own, stays in the workers.
+# so by an attribute ``_lazyflow_by_caller = True`` are run here: their inputs are small, they don't
+# wait, have no effects, and fail only if an input is wrong. All other functions, and so the user's
+# own, stay in the workers.
 
 
 def merges_of(plan: Plan, request: Request) -> dict[int, None]:
@@ -157,7 +157,7 @@ class PoolRun(OffloadedRun):
         super().__init__(*given)
         self.attention = _Nudge(self)
         self.number = next(_numbers)
-        self.is_inner = self.parent is not None  # a task returned what it computes
+        self.is_inner = self.parent is not None  # it computes a lazy value that a task returned
         if self.parent is not None:
             self.driver, self.environment = self.parent[0].driver, self.parent[0].environment
         self.nodes: list[Node] = []  # by number in the plan
@@ -179,11 +179,11 @@ class PoolRun(OffloadedRun):
         self.driver.add(NewJob(self, self.driver))
 
     def deliver(self, i: int, value: Any) -> None:
-        """Take what a run made in the place of task `i`."""
+        """Take the value of the lazy value that task `i` returned."""
         self.driver.loop.post(self.driver.values.delivered, self, i, value, None)
 
     def deliver_error(self, i: int, error: BaseException) -> None:
-        """Take the failure of what was made in the place of task `i`."""
+        """Take the failure of the lazy value that task `i` returned."""
         self.driver.loop.post(self.driver.values.delivered, self, i, None, error)
 
     def _clear_queue(self) -> None:
@@ -208,7 +208,7 @@ class PoolRun(OffloadedRun):
         self._ended.set()  # the caller ends it
 
     def merge(self) -> None:
-        """Run what is left for the caller, which has waited for the end, and tell of that."""
+        """Run the tasks left for the caller, in its thread, and tell observers of the end."""
         try:
             for i in self.merges:
                 if self.error is not None:
@@ -219,7 +219,7 @@ class PoolRun(OffloadedRun):
 
 
 class EndedRun:
-    """What is kept of a run that is over while its tasks may have to run again.
+    """The part of an ended run that is kept while its tasks may have to run again.
 
     It is the parent of the runs that make lost values again whose tasks had returned lazy ones.
     Observers are not called then, and an error is that of the value alone.
@@ -276,7 +276,7 @@ class EndedRun:
 
 
 class ProcessInside(Worker):
-    """A worker process as a run sees it: what it runs is read from the shared word."""
+    """A worker process as a run sees it: the shared word has the id of the task that it runs."""
 
     __slots__ = ("_owner",)
 
@@ -337,7 +337,7 @@ def report_moved(
 
 
 def report_notes(member: Any, notes: list[TaskNote]) -> None:
-    """Tell observers what a worker, `member`, has noted of tasks that it has not answered yet."""
+    """Tell observers of the notes of a worker, `member`, on tasks that it has not answered yet."""
     for event, i, *note in notes:
         node = member.nodes.get(i)
         run = None if node is None else node.job.run
@@ -350,8 +350,8 @@ def report_notes(member: Any, notes: list[TaskNote]) -> None:
 #
 # A job is built from the plan of a run: a node for each task, linked to nodes of held values.
 #
-# This is done in the caller's thread, so that what pickling a function runs, and what it raises, is
-# the caller's; no other thread knows of the job before the driver takes it in.
+# The caller's thread does this, since pickling a function may run the user's code and raise; no
+# other thread knows of the job before the driver takes it in.
 
 
 class NewJob:
@@ -508,7 +508,7 @@ class NewJob:
         return node
 
     def settle(self) -> None:
-        """Take what came while the job was linked: small values need no node any more."""
+        """Take values that came while the job was linked: small ones need no node any more."""
         for future, node in self.pending:
             if not future.done():
                 continue
@@ -541,7 +541,7 @@ class NewJob:
         return node
 
     def _want_outputs(self, is_held: bool) -> None:
-        """Mark what the end of the run needs, and have held values of other runs handed on.
+        """Mark the tasks that the end of the run needs; pass on values that other runs hold.
 
         The value of a future stays in its worker, unless the function says that it is to come.
         """

@@ -56,13 +56,13 @@ from lazyflow.store.sizes import format_bytes
 
 # -- memory -------------------------------------------------------------------------------
 #
-# What the parent has of shared memory: its arenas, maps of the workers' arenas, and counts.
+# The parent's side of shared memory: its arenas, maps of the workers' arenas, and counts.
 #
 # The parent keeps a read-only descriptor of every worker's arena, to send on to other workers and
 # to map results for the caller. So values that were shared outlive the worker that wrote them.
 
 
-STEP = 1 << 24  # between the numbers of one process's arenas: what is left of one is its owner
+STEP = 1 << 24  # between the numbers of one process's arenas: number % STEP is the process
 
 
 class Segments:
@@ -90,7 +90,7 @@ class Segments:
         return arena in self._by_arena
 
     def add(self, segments: Iterable[Segment], user: Any = None) -> None:
-        """Count segments in, for a worker or (None) for what this process knows."""
+        """Count segments in, for a worker or (None) for this process."""
         for segment in segments:
             self._of_user[user][segment] += 1
             if segment not in self._counts:
@@ -114,7 +114,7 @@ class Segments:
 
 
 def _lower(counts: Counter[Any], key: Any) -> int:
-    """Count one less of a key, and return how many are left; of one that is not there, KeyError."""
+    """Count a key down and return its count; raises KeyError if it has none."""
     left = counts.pop(key) - 1
     if left:
         counts[key] = left
@@ -122,7 +122,7 @@ def _lower(counts: Counter[Any], key: Any) -> int:
 
 
 class Owner(Protocol):
-    """What jobs and values need of the driver of their pool, which imports this module."""
+    """The attributes of the driver, which imports this module, that jobs and values use."""
 
     is_left: bool
     closing: bool
@@ -132,7 +132,7 @@ class Owner(Protocol):
     loop: EventLoop
 
     def hold(self, value: PoolValue) -> None:
-        """Keep what a value stands for until it has gone."""
+        """Keep the result that a value stands for until the value is freed."""
 
     def fetch(self, value: PoolValue) -> Any:
         """Return a value of which a worker has the only copy, encoded or as it is."""
@@ -157,7 +157,7 @@ class PoolMemory:
     tell_owner
         Passes a free segment on to the worker of a serial number; False when that is dead.
     steps
-        Of the driver's loop: what is not mapped here any more is counted out by one of them.
+        Of the driver's loop: they count memory out that is not mapped here any more.
     """
 
     def __init__(
@@ -190,8 +190,8 @@ class PoolMemory:
     def argument(self, known: dict[Any, Any], new: dict[Any, Any], value: Any) -> Encoded:
         """Encode arguments, in any thread.
 
-        Memory that is `known` of other tasks of the run is not copied again; what is copied is
-        added to `new`, for `keep_constants`.
+        Memory that is `known` from other tasks of the run is not copied again; copies are added to
+        `new`, for `keep_constants`.
         """
         write = partial(self._constant, known, new)
         return encode(value, write, self.least, by_path=True)
@@ -336,7 +336,7 @@ class RepeatedCopies:
             self.note(run, value, f"{name} of {task_name(task)}")
 
     def note(self, run: int, value: Any, what: str) -> None:
-        """Note that the run of a number sends a value; `what` describes it."""
+        """Note that the run of a number sends a value; `what` describes the value."""
         seen = self._known.find(value)
         if seen is None:
             return
@@ -352,16 +352,16 @@ class RepeatedCopies:
 
 # -- arguments and values that are pickled in a thread of their own -----------------------
 #
-# What runs the user's code, or copies much memory, is not for the driver's thread: one slow
-# argument would hold up all runs, and an error of the user's would be the pool's. Each job whose
-# tasks have such arguments has a thread while they are pickled, in the order of the plan; tasks are
-# ready when their own are, those of about a millisecond together: each alone would be a message of
-# its own. None waits for what runs the user's code. What is plain, or small and NumPy's own, is
-# packed when it is sent.
+# Pickling may run the user's code, or copy much memory. In the driver's thread, one slow argument
+# would hold up all runs, and an error of the user's would be the pool's. So each job with such
+# arguments has a thread that pickles them, in the order of the plan. It hands over the tasks of
+# about a millisecond together, since each alone would be a message of its own, and all that are
+# ready before it pickles an argument that runs the user's code. Plain arguments, and small ones of
+# NumPy's own types, are packed when they are sent.
 
-_TOGETHER = 0.001  # seconds of packing, after which what is packed may go
+_TOGETHER = 0.001  # seconds of packing, after which the packed tasks may go
 
-#: A node, the value that it had, what was pickled of it or the error, and memory copied for it.
+#: A node, the value that it had, the pickled form or the error, and memory copied for it.
 Packed: TypeAlias = tuple[Node, Any, Any, BaseException | None, dict[Any, Any]]
 
 
@@ -465,7 +465,7 @@ class Function:
 
 
 class FunctionTable:
-    """Functions by what they are made of.
+    """Functions by a digest of their code and closure.
 
     A function that is made of the same code and closure as an earlier one has its number. Any
     thread may ask for a number; `retain` and `release` are the driver's.
@@ -492,7 +492,7 @@ class FunctionTable:
         return numbered
 
     def payload(self, number: int) -> bytes:
-        """Return what is sent of a function that a job needs."""
+        """Return the pickle of a function that a job needs."""
         return self._known[number].payload
 
     def retain(self, functions: Iterable[Function]) -> None:
@@ -524,14 +524,14 @@ class FunctionTable:
         return gone
 
 
-# -- values that stay in the pool, as the rest of the library sees them: results, and what is put
+# -- values that stay in the pool, as the rest of the library sees them: results, and `put` values
 
 
 class PoolValue:
     """A value of the pool, of which this process has at most an encoded form.
 
-    While this object lives the value is kept where it is; `get` opens it anew each time, so what
-    it returns is the caller's own.
+    While this object lives the value is kept where it is; `get` opens it anew each time, so its
+    result is the caller's own.
     """
 
     __slots__ = ("__weakref__", "driver", "node", "task", "value")

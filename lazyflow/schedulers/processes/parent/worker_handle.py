@@ -1,6 +1,6 @@
 """One worker process, as the driver sees it.
 
-`Process` starts it and takes its output, `WorkerHandle` is what the driver knows of it, `Sender`
+`Process` starts it and takes its output, `WorkerHandle` is its record in the driver, `Sender`
 writes messages to it, and `Receiver` passes its answers to the decisions and to the observers.
 """
 
@@ -83,7 +83,7 @@ from lazyflow.store.memory.arena import memory_file
 from lazyflow.store.pickling.serialize import Encoded, decode, encode
 from lazyflow.system import RUSAGE_UNIT, death_sentinel, peak_memory
 
-# -- starting one worker process: what it inherits, and how it ends -----------------------
+# -- starting one worker process: its environment, its pipes, and its end -----------------
 #
 # The interpreter is started with ``-c`` and takes `sys.path` from its socket before it imports
 # anything: a user's ``socket.py`` in the working directory must not stand in for the standard one,
@@ -189,12 +189,13 @@ def _is_open(fd: int) -> bool:
 
 
 class Process:
-    """A worker process and the parent's ends of what connects them.
+    """A worker process, and the parent's ends of the sockets and pipes to it.
 
     batches, requests
         Sockets: tasks and answers; values and recalls, while a task runs.
     words
-        A page shared with it: what it runs, what it pickles. Readable after its death.
+        A page shared with it: the ids of the task that it runs and of the value that it pickles.
+        Readable after its death.
     output
         Pipes that it has as standard output and error.
     sentinel
@@ -255,7 +256,7 @@ class Process:
             pass
 
     def kill(self) -> None:
-        """End it, and what it started, at once."""
+        """End it, and the processes that it started, at once."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
@@ -268,7 +269,7 @@ class Process:
     def reap(self) -> str:
         """Wait for an ended process, end its group, and return how it ended."""
         code: int | None
-        self.kill()  # what it started; before its number can become another's
+        self.kill()  # the processes that it started; before its number can become another's
         try:
             _, status, usage = os.wait4(self.pid, 0)
             code = os.waitstatus_to_exitcode(status)
@@ -307,13 +308,13 @@ class Process:
 # -- one worker ---------------------------------------------------------------------------
 
 _CONTEXTS = 32  # runs whose environment a worker keeps
-_AT_ONCE = 1 << 16  # bytes of what it prints
+_AT_ONCE = 1 << 16  # bytes of its output
 _MOST_READS = 16  # in one go: endless prints must not keep the driver from other workers
 _LONGEST_LINE = 1 << 20  # bytes; a longer one is written in parts
 
 
 class Lines:
-    """What a worker prints, on its way to ``sys.stdout`` or ``sys.stderr``, line by line.
+    """The output of a worker, on its way to ``sys.stdout`` or ``sys.stderr``, line by line.
 
     Each worker has pipes of its own. Inherited descriptors would mix the lines of several workers,
     and escape `contextlib.redirect_stdout` and notebooks.
@@ -346,7 +347,7 @@ class Lines:
         return True
 
     def finish(self) -> None:
-        """Write what came without the end of a line: no more is to come now."""
+        """Write the text after the last line end: the rest of its line is not awaited."""
         if self._rest:
             rest, self._rest = self._rest, b""
             self._write(rest)
@@ -367,7 +368,7 @@ class WorkerHandle:
         Nodes that it was sent, and nodes whose values it was asked to share, as far as it has not
         answered; by id.
     parcels
-        What takes the reports of parcels that it was asked to divide, by the ids of their tasks.
+        Functions that take the reports of parcels that it was asked to divide, by task id.
     functions, arenas, contexts
         The numbers of those that it has already.
     lent
@@ -480,7 +481,7 @@ class WorkerHandle:
             self.parcels.popitem()[1](None)
 
 
-# -- sending: makes messages of batches; what a worker does not have yet goes with its tasks
+# -- sending: makes messages of batches, with the values and functions that the worker lacks
 
 #: The first fields of a `BatchMessage`.
 _Tasks: TypeAlias = tuple[int, int, bytes | None, Any, Any, list[Any], Any, float | None]
@@ -551,7 +552,7 @@ class Sender:
         self.bytes += member.outgoing.send_apart((FUNCTION, (function, b"")), payload)
 
     def bring_up_to_date(self, member: WorkerHandle) -> None:
-        """Send a worker what has changed of the caller's modules and settings."""
+        """Send a worker the changes of the caller's modules and settings."""
         if member.versions != versions.current.number:
             self._put(member, (FOLLOW, self._versions_for(member)), [])
         settings = notices.settings
@@ -601,7 +602,7 @@ class Sender:
         return node.function, arguments, flags, extra
 
     def _load(self, member: WorkerHandle, source: Node) -> tuple[int, Any]:
-        """Return what is sent of a value that is not at the worker."""
+        """Return the id of a value that the worker lacks, and the value as it is sent."""
         value = source.value
         if type(value) is Literal:
             if value.encoded is None:
@@ -624,7 +625,7 @@ class Sender:
         self._send(member, _NO_TASKS, to_drop)
 
     def drop(self, member: WorkerHandle, name: str) -> None:
-        """Have a worker let go of what it keeps for tasks by a name: see `task_resources.drop`."""
+        """Have a worker drop the object that it keeps by a name: see `task_resources.drop`."""
         self._put(member, (DROP, name), [])
 
     def _send(
@@ -634,7 +635,7 @@ class Sender:
         to_drop: list[int],
         old_runs: Sequence[int] = (),
     ) -> None:
-        """Send the first fields of a message, with arenas and with what the worker can drop."""
+        """Send the first fields of a message, with arenas, and ids for the worker to drop."""
         arenas = self._next_arenas(member, lambda some: (*_NO_TASKS, (), some, (), ()))
         old, member.old_functions = member.old_functions, []
         message: BatchMessage = (*tasks, to_drop, arenas, old_runs, old)
@@ -643,7 +644,7 @@ class Sender:
     def _next_arenas(
         self, member: WorkerHandle, empty: Callable[[list[int]], tuple[Any, ...]]
     ) -> list[int]:
-        """Return the arenas for the next message; what is too many goes in `empty` ones before."""
+        """Return the arenas for the next message; if too many, send some in `empty` ones before."""
         while len(member.lent) > _MOST_ARENAS:
             some, member.lent = member.lent[:_MOST_ARENAS], member.lent[_MOST_ARENAS:]
             self._put(member, empty(some), some)
@@ -783,7 +784,7 @@ class Receiver:
         if run.over:
             self._end(run)
 
-    # -- what comes while a task runs -------------------------------------------------------
+    # -- notes, which come while a task runs ------------------------------------------------
 
     def take_note(
         self, member: WorkerHandle, note: tuple[int, Any], descriptors: list[int]

@@ -1,1 +1,1 @@
-"""The worker's side: what runs tasks and actors that the parent sends."""
+"""The worker's side: it runs the tasks and actors that the parent sends."""

@@ -58,7 +58,7 @@ class ActorWorker(WorkerProcess):
         return UnopenedValue(self.mappings, packed).owned()
 
     def began(self, number: int) -> None:
-        """Note what runs, for whoever sees this process die."""
+        """Note the call that runs, to be charged if this process dies."""
         with self._sending:
             self._running += 1
             self.words[RUNNING] = max(number, self.words[RUNNING])
@@ -79,8 +79,8 @@ class ActorWorker(WorkerProcess):
 class _SentInputs:
     """The arguments of a call, and the values that came with it: ``[value]``, or encoded.
 
-    What is in shared memory is looked at from now on, so that the parent can count it out when
-    this is discarded.
+    Shared memory is mapped from now on, so that the parent can count it out when this is
+    discarded.
     """
 
     __slots__ = ("_arguments", "_is_own", "_loads")

@@ -49,7 +49,7 @@ def start(worker: WorkerProcess) -> None:
 
 
 def _serve(worker: WorkerProcess) -> None:
-    """Do what is asked until the parent closes the socket."""
+    """Answer requests until the parent closes the socket."""
     try:
         worker.requests.serve(partial(_do, worker))
     except ConnectionError:  # the parent does not listen any more
@@ -59,7 +59,7 @@ def _serve(worker: WorkerProcess) -> None:
 
 
 def _do(worker: WorkerProcess, kind: int, content: Any) -> None:
-    """Do what one request asks: protocol.py says what each kind means and contains."""
+    """Answer one request: protocol.py has their kinds and contents."""
     match kind:
         case protocol.SHARE:
             _share(worker, content)

@@ -1,7 +1,7 @@
-"""What "processes" means inside a worker: this worker, by the loop of sync.
+"""`scheduler="processes"` inside a worker: the worker itself, by the loop of sync.
 
-A task that computes does the work itself: it waits for no other worker, so nested computes can't
-starve, not with one worker either.
+A task that computes does the work itself. It waits for no other worker, so nested computes can't
+starve, even with one worker.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ class InsideScheduler(SyncScheduler):
             raise
 
     def wait(self, run: Any, timeout: float | None) -> bool:
-        """Do the work of a run. What it held is not kept until the next compute."""
+        """Do the work of a run, which is not kept until the next compute."""
         try:
             return super().wait(run, timeout)
         finally:
             self.active.discard(run)
 
     def give_up(self) -> None:
-        """Stop what the task computes that runs here. Called by the service thread."""
+        """Stop the computes of the task that runs here. Called by the service thread."""
         for run in tuple(self.active):
             run.cancel(Cancelled("the task that asked for it was given up"))
 
 
-#: What tasks of this worker compute on.
+#: The scheduler of computes in tasks of this worker.
 inside = InsideScheduler()
 
 
 def install() -> None:
-    """Make it this process's "processes", and what tasks compute on by default."""
+    """Make it this process's "processes", and the default scheduler of tasks."""
     installed[inside.name] = inside
     scheduler_here.set(inside)

@@ -1,8 +1,8 @@
 """Several short calls of an executor that travel as one task, and their outcomes on the way back.
 
 A parcel is for calls that take microseconds each, where a task takes a hundred. When one of them
-takes long after all, what was not begun is given back, and what is done is told at once: a call
-may wait for another one that was sent with it.
+takes long after all, the worker gives back the calls that it has not begun and sends the outcomes
+of the others at once: a call may wait for another one that was sent with it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from lazyflow.store.pickling.functions import load_function
 from lazyflow.store.pickling.serialize import encode
 from lazyflow.store.sizes import size_of
 
-#: How a call has ended, and what follows in its outcome: the value as it is; its pickle; the record
-#: of its error; why the initializer of the executor has failed.
+#: How a call has ended, and the rest of its outcome: the value as it is; its pickle; the record of
+#: its error; why the initializer of the executor has failed.
 PLAIN, PICKLED, FAILED, NOT_STARTED = range(4)
 
 _LARGE = 1 << 16  # bytes from which a result is handed over by itself, through shared memory
@@ -37,7 +37,7 @@ _starting = threading.RLock()
 
 
 class LargeResult:
-    """What a parcel returns at a call with a large value: that, and what the others came to."""
+    """The result of a parcel that stops at a large value: that, and the other outcomes."""
 
     __slots__ = ("number", "rest", "value")
 
@@ -69,7 +69,7 @@ class _Parcel:
         return marshal.dumps((done, back, tuple(times.items())), _MARSHAL)
 
 
-_lock = threading.Lock()  # what is told of a parcel is sent before its end is
+_lock = threading.Lock()  # so that a report of a parcel is sent before its end
 _running: _Parcel | None = None
 
 
@@ -168,9 +168,9 @@ def _nowhere(buffer: Any) -> Any:
 
 
 def give_back(is_current: Callable[[], bool], send: Callable[[bytes], None]) -> None:
-    """Send what the parcel that runs has done, and give back what it has not begun.
+    """Send the outcomes of the parcel that runs, and give back the calls that it has not begun.
 
-    Nothing is in the report if that parcel has ended: `is_current` tells.
+    The report is empty if that parcel has ended: `is_current` tells.
     """
     with _lock:
         running = _running  # before the question: the next parcel is noted after its task

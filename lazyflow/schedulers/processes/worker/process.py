@@ -1,4 +1,4 @@
-"""What every worker process has: its sockets, its memory, and what it follows of the caller's.
+"""The common part of all worker processes: sockets, memory, and the caller's modules and settings.
 
 A page of memory that is shared with the parent has two words: the number of the task or call that
 runs here, and that of the value that is being pickled for others. They stay until the answer is
@@ -36,13 +36,13 @@ from lazyflow.system import at_fork
 
 # -- in a worker: the user's modules are kept at the version that the caller has ----------
 #
-# A finder in front of all others notes what is imported, and refuses a source that is not the
-# caller's version. Modules that only tasks import are looked at once per run, and reloaded when
+# A finder in front of all others notes imports, and refuses a source that is not the caller's
+# version. Modules that only tasks import are looked at once per run, and reloaded when
 # their source has changed.
 
 
 class Follower:
-    """What this process knows of the caller's modules, and of its own.
+    """The versions of the caller's modules, and of those that this process has imported.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Follower:
         Raises
         ------
         RuntimeError
-            What it consists of is another version here.
+            A module that it needs has another version here.
         SerializationError
             It can't be unpickled.
         """
@@ -128,7 +128,7 @@ class Follower:
         self._reload([n for n, theirs in self._versions.items() if mine.get(n, theirs) != theirs])
 
     def look(self) -> None:
-        """Reload what only tasks have imported, and was edited."""
+        """Reload edited modules that only tasks have imported."""
         own = self._mine.keys() - self._versions.keys()
         edited = [n for n in own if stat_of(self._mine[n][0]) != self._mine[n][1]]
         if edited:
@@ -156,7 +156,7 @@ class Follower:
 
 # -- reports of logs and warnings ---------------------------------------------------------
 #
-# In a worker: what tasks log and warn of is sent to the caller, whose settings hold here.
+# In a worker: log records and warnings of tasks are sent to the caller, whose settings hold here.
 #
 # Handlers that the caller's loggers have as well are not called here. Nothing is installed in
 # `logging` before the caller has it configured, and a task that neither logs nor warns is not
@@ -169,15 +169,15 @@ class Reporter:
     Parameters
     ----------
     send
-        Sends what is waiting, now or by the thread that is sending.
+        Sends the waiting reports, now or by the thread that is sending.
 
     Attributes
     ----------
     is_forked
         This is a copy of a worker that a task has forked: the caller hears of the original only.
     waiting
-        What was not sent yet. The thread that has the socket sends it: a finalizer may log at any
-        time.
+        Reports that were not sent yet. The thread that has the socket sends them: a finalizer may
+        log at any time.
     """
 
     def __init__(self, send: Callable[[], None]) -> None:
@@ -192,7 +192,7 @@ class Reporter:
         warnings.showwarning = self._warned
 
     def configure(self, settings: tuple[Any, ...]) -> None:
-        """Take over what the caller has set; `settings` are `NoticeSettings`."""
+        """Take over the caller's settings, which are `NoticeSettings`."""
         _, disabled, loggers, filters = settings
         self._filters = [entry for each in filters if (entry := _loaded(each)) is not None]
         self._set_filters()
@@ -200,7 +200,7 @@ class Reporter:
             self._set_loggers(disabled or 0, loggers)
 
     def begin_run(self) -> None:
-        """Warn again of what an earlier run has warned of: the caller knows what it has shown."""
+        """Let warnings of earlier runs appear again: the caller leaves out those it has shown."""
         if self._filters is not None and (self._has_warned or warnings.filters != self._filters):
             self._set_filters()
             self._has_warned = False
@@ -257,13 +257,13 @@ class Reporter:
         kinds = [(each.__module__, each.__qualname__) for each in category.__mro__]
         self._report("warning", (str(message), kinds, filename, lineno, module))
 
-    def _report(self, what: str, details: Any) -> None:
-        self.waiting.append((what, details))
+    def _report(self, kind: str, details: Any) -> None:
+        self.waiting.append((kind, details))
         self._send()
 
 
 def _plain(record: Any) -> dict[str, Any]:
-    """Return what a record has, its message and exception as text, the rest as it can travel."""
+    """Return the attributes of a record that can travel; its message and exception as text."""
     import logging
 
     attributes = dict(record.__dict__)
@@ -308,7 +308,7 @@ RUNNING, PICKLING = 0, 1  # words of the page shared with the parent
 
 
 class Requests:
-    """What the parent asks for while a task runs: done by one thread, and others can wait for it.
+    """Requests of the parent while a task runs: one thread answers, and others can wait for it.
 
     Until it is done a request can be read from the socket, or `_is_busy` is set: that is set before
     the request is read.
@@ -321,7 +321,7 @@ class Requests:
         self._thread = 0
 
     def serve(self, do: Callable[[int, Any], None]) -> None:
-        """Do what is asked, a kind and a content each, until the parent closes the socket."""
+        """Answer requests, a kind and a content each, until the parent closes the socket."""
         self._thread = threading.get_ident()
         incoming = Incoming(self.sock)
         there = self._poll()
@@ -365,8 +365,8 @@ class WorkerProcess(ABC):
     least
         Bytes from which a part of a value goes to shared memory.
     announced
-        Arenas that each socket has announced: what comes by one may be read before what came by
-        the other.
+        Arenas that each socket has announced: a message on one may be read before an earlier one
+        on the other.
     functions
         Those of tasks, by number; one that was not called yet, or that carries state, is a pickle.
     skipped
@@ -399,7 +399,7 @@ class WorkerProcess(ABC):
         at_fork(after_in_child=self._in_fork)
 
     def serve(self) -> None:
-        """Do what is sent until the parent closes the socket."""
+        """Take messages until the parent closes the socket."""
         incoming = Incoming(self.batches)
         while incoming.read():
             for message, descriptors in incoming.messages():
@@ -439,14 +439,14 @@ class WorkerProcess(ABC):
         return default
 
     def give_back(self, numbers: list[int]) -> list[tuple[int, list[int] | None]]:
-        """Give back what was not begun of batches: ids by batch, None for all of a batch."""
+        """Give back tasks of batches that were not begun: ids by batch, None for all of a batch."""
         return []
 
     def unmapped(self) -> tuple[list[Segment], tuple[int, ...]]:
         """Return segments of other processes that are not mapped any more, and bytes of memory.
 
-        Those are bytes of shared memory: in use and kept here, and mapped of other processes; and
-        of what is kept below the memory limit, in memory and in the file.
+        These are bytes of shared memory, in use, kept here and mapped from other processes, and of
+        values below the memory limit, in memory and in the file.
         """
         kept, arenas = spilling.amounts(), self.arenas
         released = self.mappings.take_released()
@@ -462,9 +462,9 @@ class WorkerProcess(ABC):
         return encoded.payload, encoded.buffers, encoded.size
 
     def _write(self, buffer: Any) -> Segment:
-        """Copy a buffer to shared memory; if it is full, after what the parent lets go of.
+        """Copy a buffer to shared memory; if that is full, wait for pending requests to free some.
 
-        The parent says so before it sends the task that needs the room, but to another thread.
+        The parent frees memory before it sends the task that needs the room, by another socket.
         """
         try:
             return self.arenas.write(buffer)
@@ -473,7 +473,7 @@ class WorkerProcess(ABC):
         return self.arenas.write(buffer)
 
     def _send_answer(self, *outcome: Any) -> None:
-        """Send what was done, by the thread that has `_sending`: an `Answer`, or an actor's."""
+        """Send an `Answer`, or that of an actor; by the thread that has `_sending`."""
         self._send_reports()
         released, stats = self.unmapped()
         arenas = self.arenas.take_new(self.announced[0])
@@ -483,7 +483,7 @@ class WorkerProcess(ABC):
         send(self.batches, message, [fd for _, fd in arenas])
 
     def send_reports(self) -> None:
-        """Send what was logged and warned of, now or by the thread that is sending."""
+        """Send log records and warnings, now or by the thread that is sending."""
         if self._sending.acquire(blocking=False):
             try:
                 self._send_reports()

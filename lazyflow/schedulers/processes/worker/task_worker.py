@@ -160,9 +160,9 @@ _SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer
 
 
 class RunningBatch:
-    """Tasks that came in one message, while they are run, and what is not answered of them.
+    """Tasks that came in one message, while they are run, and their outcomes until the answer.
 
-    ``todo`` is shared with the service thread, which takes from its other end what is recalled.
+    ``todo`` is shared with the service thread, which takes recalled tasks from its other end.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class RunningBatch:
         self._running: tuple[int, float, float] | None = None  # id, start, CPU time at the start
         self.done: deque[tuple[Any, ...]] = deque()
         self.failed: deque[tuple[Any, ...]] = deque()
-        self.deferred: deque[int] = deque()  # ids of tasks that need what another run will make
+        self.deferred: deque[int] = deque()  # ids of tasks that need a value of another run
         self._notes: dict[tuple[int, Stack], tuple[int, float]] = {}
         self._noted: deque[TaskNote] = deque()
         self.answered_at = perf_counter()  # or begun, before the first answer
@@ -224,9 +224,9 @@ class RunningBatch:
             self._noted.append((COMPILED, self._running[0], seconds))
 
     def notes(self, event: int, i: int) -> Callable[..., None] | None:
-        """Return what notes an event of task `i` with its details; None: nobody asks for it."""
+        """Return a function that notes an event of task `i` with its details, if it is watched."""
         noted = self._noted
-        return (lambda *what: noted.append((event, i, *what))) if self._is_watched else None
+        return (lambda *more: noted.append((event, i, *more))) if self._is_watched else None
 
     def take_back(self) -> list[int]:
         """Take out the tasks that were not begun, the last first; return their ids."""
@@ -240,7 +240,7 @@ class RunningBatch:
     def take_outcomes(
         self,
     ) -> tuple[list[Any], list[Any], dict[int, tuple[Any, ...]], list[TaskSpan], list[TaskNote]]:
-        """Take out what failed and what was deferred, and the times and notes of tasks."""
+        """Take out the failed and the deferred tasks, and the times and notes of tasks."""
         failed, deferred = [], []
         while self.failed:
             failed.append(self.failed.popleft())
@@ -268,9 +268,9 @@ class RunningBatch:
 
 
 def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, ...]:
-    """Return what the answer has of one result.
+    """Return one result as the answer has it.
 
-    Without being asked for, the value goes along if it is small and can be sent as it is.
+    A value that was not asked for goes along if it is small and can be sent as it is.
     """
     is_there = bool(flags & calls.KEEP)
     if value.__class__ in IMMUTABLE and calls.is_short(value):
@@ -291,14 +291,14 @@ def entry(process: WorkerProcess, i: int, value: Any, flags: int) -> tuple[Any, 
 
 # -- taking notes of tasks ----------------------------------------------------------------
 #
-# In a worker: what is noted of tasks that an observer of the caller's asks for.
+# In a worker: notes on tasks, for observers of the caller.
 #
-# A thread looks at where they are while batches come that ask for it, and ends by itself when none
-# has come for a while.
+# A thread samples the lines of tasks while batches come that ask for it, and ends by itself when
+# none has come for a while.
 
 
 class TaskWatch:
-    """Notes what happens in the tasks of the batch that runs now."""
+    """Notes events in the tasks of the batch that runs now."""
 
     def __init__(self) -> None:
         self._batch: RunningBatch | None = None
@@ -347,7 +347,7 @@ _FRESH = references(4)
 _STANDS_IN = kinds[KeptArray]  # for a value that is kept below a memory limit
 _UNUSUAL = COPIED | {_STANDS_IN}
 _REMEMBERED = 64  # batches; whether one was recalled is asked only while it is on its way
-_ANSWER_AFTER = 0.005  # seconds after the last answer, what is done is answered
+_ANSWER_AFTER = 0.005  # seconds after the last answer, the results so far are sent
 _FEW = 20  # inputs among which a tuple is searched as quickly as a set
 
 
@@ -363,9 +363,9 @@ class TaskWorker(WorkerProcess):
     claims
         Which thread has a batch: "main" or "recall", whichever sets it first.
     batch
-        What the main thread runs.
+        The batch that the main thread runs.
     watch
-        What takes notes of its tasks, once somebody has asked.
+        The object that takes notes of its tasks, from the first request on.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -389,9 +389,9 @@ class TaskWorker(WorkerProcess):
         return opened(self.store.values.get(i, default))
 
     def give_back(self, numbers: list[int]) -> list[tuple[int, list[int] | None]]:
-        """Give back what was not begun of batches: ids by batch, None for all of a batch.
+        """Give back tasks of batches that were not begun: ids by batch, None for all of a batch.
 
-        What is done of the batch that runs is answered.
+        The results so far of the batch that runs are sent.
         """
         groups: list[tuple[int, list[int] | None]] = []
         for number in numbers:
@@ -432,7 +432,7 @@ class TaskWorker(WorkerProcess):
         self.watch.begin(batch, interval)
 
     def _take_parts(self, sent: BatchMessage, descriptors: list[int]) -> None:
-        """Take in what comes with tasks, and drop what is not needed any more."""
+        """Take in the values and functions that come with tasks, and drop old ones."""
         _, run, environment, functions, loads, records, blobs, _, to_drop, *more = sent
         arenas, old_runs, old_functions = more
         if environment is not None:  # kept here: the batch that brings it may be taken back
@@ -599,9 +599,9 @@ class TaskWorker(WorkerProcess):
     def _stored(
         self, i: int, flags: int, value: Any, tell: Callable[..., None] | None
     ) -> tuple[Any, ...]:
-        """Store a result if it is to be kept; return what the answer has of it.
+        """Store a result if it is to be kept; return it as the answer has it.
 
-        `tell` hears of what is written to a file for it.
+        `tell` is called when values are written to a file to make room for it.
         """
         value = finished(value)
         if kinds[type(value)] in (LAZY, COLLECTION):
@@ -661,7 +661,7 @@ class TaskWorker(WorkerProcess):
     # -- answers ----------------------------------------------------------------------------
 
     def answer(self, batch: RunningBatch) -> None:
-        """Send what a batch has done so far: by either thread."""
+        """Send the results of a batch so far: by either thread."""
         if self.reporter.is_forked:  # the parent goes on with it; its copy has nowhere to return to
             os._exit(0)
         with self._sending:
@@ -680,7 +680,7 @@ class TaskWorker(WorkerProcess):
 
 
 def _opened(load: UnopenedValue) -> Any:
-    """Return a value that came with a message, or raise what the tasks that need it fail with."""
+    """Return a value that came with a message, or raise the error of the tasks that need it."""
     try:
         return load.opened()
     except MemoryError:
