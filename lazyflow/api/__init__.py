@@ -22,8 +22,8 @@ The modules; each imports only those above it, and a test checks this::
                      runs of plans: started, waited for, left in the background, retried
     progress_events  events for observers beside runs: work of several runs, such as a fit
     waiting          `wait`, `gather`, ``await x``, `as_completed`
-    lazy             `Delayed`: tasks that behave like their results, what they refuse, and what
-                     dask asks of them
+    lazy             `Delayed`: tasks that behave like their results, operations that raise, and the
+                     protocol of dask's collections
     collection       `Collection`: other objects that are made of tasks
     decorator        `delayed`, `from_map`, `tree_reduce`
     rerunning        `rerun`: repeats a failed task, for a debugger; `trace`: plans a graph once and

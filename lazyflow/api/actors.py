@@ -229,7 +229,7 @@ def _in_coroutine() -> bool:
     return False
 
 
-# -- handles on actors: what a program calls, in the process that made the actor and in others
+# -- handles on actors, in the process that made the actor and in others
 
 
 class ClassDescription:
@@ -238,7 +238,7 @@ class ClassDescription:
     name, module
         The name of the class and of its module.
     methods, attributes
-        Names of what can be called, and of the rest.
+        Names of the callable attributes, and of the others.
     """
 
     def __init__(
@@ -295,7 +295,7 @@ class ClassDescription:
             )
 
 
-# -- what handles have in common ------------------------------------------------------------
+# -- the common base of handles -------------------------------------------------------------
 
 
 class ActorCore:
@@ -342,7 +342,7 @@ class ActorCore:
         return ActorCall(task, inputs, future, self._watch(task), self.number)
 
     def _watch(self, task: Task) -> WatchedCall | None:
-        """Return what observers of a call hear of, if there are any."""
+        """Return the record of a call for its observers; None if it has none."""
         return None
 
     def _futures_of(self, tasks: tuple[Task, ...]) -> list[TaskFuture]:
@@ -369,7 +369,7 @@ class ActorCore:
 
 
 def _take_literals(task: Task) -> None:
-    """Replace what the caller may edit, and the actor may, by copies that are the actor's own."""
+    """Replace editable arguments by copies that are the actor's own."""
     bind = task._bind
     if bind is not None:
         bind.template = copied(bind.template)

@@ -1,7 +1,7 @@
-"""The threads of one `Executor`: they make calls, or hand on what others have made of them.
+"""The threads of one `Executor`: they make calls, or hand on the results of other processes.
 
-They are not those of the scheduler, and belong to no run: a call may wait for whatever it likes,
-also for another executor's calls, and none of the pool's threads waits with it.
+They are not the threads of the scheduler, and belong to no run: a call may wait for anything, even
+for calls of another executor, and blocks none of the pool's threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lazyflow.system import at_fork
 
 AnyFuture = concurrent.futures.Future[Any]
 
-#: Which future, in which context, and what is called.
+#: The future, the context, and the function with its arguments.
 Call = tuple[AnyFuture, Context, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
@@ -35,7 +35,7 @@ class CallThreads:
     most
         How many calls run at once.
     initializer, initargs
-        What each thread calls first.
+        A function that each thread calls first, and its arguments.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class CallThreads:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._queue: SimpleQueue[Call | Gone | None] = SimpleQueue()
-        #: What ends the threads when the executor is collected, called with a weak reference.
+        #: Ends the threads when the executor is collected; called with a weak reference.
         self.end_later = self._queue.put
         self._idle = 0  # threads that sleep and that no call is for
         self._threads: set[threading.Thread] = set()
@@ -158,7 +158,7 @@ class CallThreads:
 
 SHUT = (
     "cannot schedule new futures after shutdown; make another lazyflow.Executor, which costs "
-    "little: what takes long to start, as worker processes, is still there"
+    "little: its worker processes are running still"
 )
 
 
@@ -183,14 +183,14 @@ def failed_start(words: str) -> str:
 
 
 def fail_all(futures: list[AnyFuture], words: str) -> None:
-    """Fail what has not begun, since the executor is broken."""
+    """Fail the calls that have not begun, since the executor is broken."""
     for future in futures:
         if future.running() or future.set_running_or_notify_cancel():
             future.set_exception(concurrent.futures.BrokenExecutor(words))
 
 
 def cancel_all(futures: list[AnyFuture]) -> None:
-    """Cancel what has not begun, and tell those that wait for it."""
+    """Cancel the calls that have not begun, and wake those that wait for them."""
     for future in futures:
         future.cancel()
         future.set_running_or_notify_cancel()
@@ -198,7 +198,7 @@ def cancel_all(futures: list[AnyFuture]) -> None:
 
 # -- executors that have threads, when the program ends or is forked --------------------------
 
-#: What has threads, with `shut`, `join` and `futures_lost`.
+#: Owners of threads, with `shut`, `join` and `futures_lost`.
 busy: set[Any] = set()
 
 #: Not empty: the program has ended, and no call is taken any more.

@@ -200,7 +200,7 @@ class DelayedFunction(Delayed[Callable[P, R_co]], _Unfinished, Generic[P, R_co])
         return _function_again, (cloudpickle.dumps(self._lazyflow_flat()[1]),)
 
     def _lazyflow_flat(self) -> tuple[Any, ...]:
-        """Return what `__reduce__` must return, for a pickler that can pickle any function."""
+        """Return the result of `__reduce__`, for a pickler that can pickle any function."""
         return _make_function, (self._args[0], self._called_options, self._traverse)
 
 
@@ -488,7 +488,7 @@ def from_map(
         lengths = ", ".join(str(len(each)) for each in items) or "none"
         raise ValueError(
             f"from_map() calls a function for the items of iterables of one length; got {lengths}. "
-            "What is the same for every call goes into args=(...) or keywords"
+            "Arguments that are the same for every call go into args=(...) or keywords"
         )
     lazy = delayed(func)
     if not isinstance(lazy, DelayedFunction):

@@ -134,13 +134,13 @@ def _optimized(
     return optimized
 
 
-#: The options of the run that will be made at once of what is planned where the code runs.
+#: The options of the run for which the code here plans arrays.
 planned: ContextVar[RunOptions | None] = ContextVar("lazyflow_planned", default=None)
 
 
 @contextmanager
 def planning(options: RunOptions) -> Iterator[None]:
-    """Have what is planned in the block know that it is for a run with these options."""
+    """Plan arrays in the block for a run with these options."""
     with options.memory_limit:
         token = planned.set(options)
         try:
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
     return value.error if type(value) is CollectedError else value
 
 
-# -- what one call asks of its run: the checked keywords, and the scheduler that they lead to
+# -- options of one call: the checked keywords, and the scheduler that they choose
 
 
 class ClusterClient(Protocol):
@@ -180,7 +180,7 @@ class ClusterClient(Protocol):
         """Call a handler for the events of a topic."""
 
 
-#: What ``scheduler=`` takes: a name, a scheduler, an executor or the client of a cluster.
+#: Values of ``scheduler=``: a name, a scheduler, an executor or the client of a cluster.
 SchedulerLike: TypeAlias = "str | Scheduler | Executor | ClusterClient"
 
 
@@ -252,7 +252,7 @@ class RunOptions:
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise ValueError(f"timeout must be seconds, 0 or more; got {timeout!r}")
         self.has_limit = memory_limit is not None
-        #: For what is planned and run in its block, tasks included.
+        #: A block with the limit in force, for planning, running and tasks.
         self.memory_limit = (
             nullcontext() if memory_limit is None else config.set(memory_limit=memory_limit)
         )
@@ -263,7 +263,7 @@ class RunOptions:
         self.timeout = timeout
         self.collect = on_error == "collect"
         self.light = False
-        #: Bytes that the task takes which takes most, as far as that is known.
+        #: Bytes that the largest task takes, as far as known.
         self.largest_task = 0
 
     @classmethod
@@ -431,7 +431,7 @@ def _told(run: BaseRun, values: list[Any]) -> list[Any]:
 
 
 def results(run: BaseRun) -> list[Any]:
-    """Return the outputs of a finished run, each the caller's own; raise if one can't be had."""
+    """Return the outputs of a finished run, each the caller's own; raise if one is lost."""
     plan = run.plan
     outputs, failed = run.fetch()
     if failed:
@@ -453,7 +453,7 @@ def _shared(value: Any) -> bool:
 
 
 def _is_own(value: Any) -> bool:
-    """Tell whether a task's result is an array of plain values that is no literal."""
+    """Tell whether a task's result is an array of numbers, and no literal."""
     return kinds[type(value)] == ARRAY and value.flags.writeable and not value.dtype.hasobject
 
 

@@ -7,9 +7,9 @@ A call that is submitted waits here until fewer than ``num_workers`` are under w
 be cancelled until it begins. On processes, calls that are known to be short go together in a
 parcel, as many as take a few milliseconds: see schedulers/processes/worker/parcels.py.
 
-Threads of the executor start what waits and open what comes back. What is a number or a text is
-handed on by the thread that heard of it. Done-callbacks run in the executor's threads, of which
-there is always one that is in none: a callback may wait for another future of the executor.
+Threads of the executor start the waiting calls and open their results; the thread that receives a
+number or a text hands it on itself. Done-callbacks run in the executor's threads, of which one is
+always free: a callback may wait for another future of the executor.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class SentCalls:
     most
         How many of them at once; None: as many as the workers of the engine run.
     initializer, initargs
-        What each worker calls first.
+        A function that each worker calls first, and its arguments.
     """
 
     def __init__(
@@ -351,7 +351,7 @@ class SentCalls:
         self._settle(sent)
 
     def _take(self, sent: _Sent, report: bytes) -> None:
-        """Take outcomes; queue again what was given back. Runs no code of the user's."""
+        """Take outcomes; queue calls again that were given back. Runs no code of the user's."""
         outcomes, back, times = marshal.loads(report)
         for f, (count, seconds) in times:
             function = sent.functions[f]
@@ -397,7 +397,7 @@ class SentCalls:
     # -- opened, by the executor's threads -----------------------------------------------------
 
     def _open(self, sent: _Sent, inner: TaskFuture) -> None:
-        """Open what a task has returned, or take its error."""
+        """Open the result of a task, or take its error."""
         value: Any = None
         error: BaseException | None = None
         try:
@@ -530,7 +530,7 @@ class SentCalls:
         return futures
 
 
-# -- calls that are tasks by themselves, and what workers get -------------------------------
+# -- calls that are tasks by themselves, and the functions that workers call ----------------
 
 
 class _SubmittedCall:
@@ -561,7 +561,7 @@ class _Result:
 
 
 class _NotStarted:
-    """What a worker says in which the initializer has failed."""
+    """The result of a call in a worker whose initializer has failed."""
 
     __slots__ = ("words",)
 

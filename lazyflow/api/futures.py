@@ -78,7 +78,7 @@ class Future(concurrent.futures.Future[T], Collection):
         inner.add_callback(self._tell)
 
     def _tell(self, inner: TaskFuture) -> None:
-        """Wake what waits through the standard library, and have the user's callbacks called."""
+        """Wake threads that wait by the standard library, and have the user's callbacks called."""
         is_cancelled = inner.state is CANCELLED
         with self._condition:
             self._state = "CANCELLED_AND_NOTIFIED" if is_cancelled else "FINISHED"
@@ -379,7 +379,7 @@ def _in_fork() -> None:
 at_fork(after_in_child=_in_fork)
 
 
-# -- what makes futures: `submit` and `map` start calls, `put` gives a value to the workers
+# -- functions that return futures: `submit` and `map` start calls, `put` shares a value
 
 
 def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
@@ -587,7 +587,7 @@ def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -
 
 
 def _snapshot(value: Any, copy: bool) -> Any:
-    """Return what stands for a value where tasks share the memory of this process."""
+    """Return the stored form of a value where tasks share the memory of this process."""
     if kinds[type(value)] == ARRAY:
         return read_only(value.copy() if copy else value)
     if not copy or type(value) in IMMUTABLE:

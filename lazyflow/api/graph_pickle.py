@@ -24,7 +24,7 @@ pickled_as: dict[type[Task], type[Task]] = {}
 
 
 def packed(task: Task) -> tuple[Any, ...]:
-    """Return what `__reduce_ex__` must return: a function and its arguments."""
+    """Return the result of `__reduce_ex__`: a function and its arguments."""
     import cloudpickle
 
     return unpacked, (cloudpickle.dumps(flat(task)[1][0]),)

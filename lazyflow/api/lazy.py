@@ -3,9 +3,9 @@
 Operators, attributes, items and calls make further tasks. Operations that need the value at once
 (truth, iteration, assignment) raise a TypeError that names the fix.
 
-Lazy values are collections of dask, too: `DaskCollection` answers what `dask.compute`,
-`dask.persist` and others ask them. `lazyflow.interop.dask_collections` does the work; dask is not
-imported before it asks.
+Lazy values are collections of dask, too: `DaskCollection` has the methods that
+`dask.compute`, `dask.persist` and others call. `lazyflow.interop.dask_collections` does the work,
+and imports dask only then.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from lazyflow.services import service
 
 
 def _asked_for_arrays() -> bool:
-    """Tell whether somebody asks who would take an array for one of dask: by its class's methods.
+    """Tell whether the caller would take an array with these methods for one of dask.
 
-    Those find ours by NumPy's protocols, and xarray by its chunk manager.
+    Such callers find lazyflow's arrays by NumPy's protocols, and xarray by its chunk manager.
     """
     frame: Any = sys._getframe(2)
     if frame.f_code.co_name == "is_dask_collection" and frame.f_globals["__name__"] == "dask.base":
@@ -78,12 +78,12 @@ class DaskCollection:
 
 T_co = TypeVar("T_co", covariant=True)
 
-# -- operations that need the value now: lazy values refuse them, and say what to type instead
+# -- operations that need the value now: they raise, and the error says what to type instead
 
 
-def advice(what: str, instead: str) -> TypeError:
+def advice(operation: str, instead: str) -> TypeError:
     """Return the error for an operation that needs the value."""
-    return TypeError(f"{what} of a lazy value is not known before it is computed. {instead}")
+    return TypeError(f"{operation} of a lazy value is not known before it is computed. {instead}")
 
 
 def dtype_advice() -> TypeError:
@@ -176,7 +176,7 @@ def _call(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-_call.__name__ = "call"  # what errors say
+_call.__name__ = "call"  # for errors
 
 
 def _unary(func: Callable[[Any], Any]) -> Callable[[Delayed], Delayed]:
@@ -340,7 +340,7 @@ class Delayed(NeedsValue, DaskCollection, Task, Generic[T_co]):
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any
     ) -> Delayed:
-        """Return ``np.sin(x)`` and ``array + x`` as calls; also what ``array += x`` makes."""
+        """Return ``np.sin(x)``, ``array + x`` and ``array += x`` as calls."""
         operator_like = method == "__call__" and not kwargs and not isinstance(inputs[0], Delayed)
         in_place = operator_like and out is not None and len(out) == 1 and out[0] is inputs[0]
         if method == "at" or (out is not None and not in_place):

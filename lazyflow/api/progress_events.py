@@ -26,13 +26,13 @@ class WatchedWork:
     Attributes
     ----------
     name
-        What it is called.
+        The work, such as an estimator's class.
     unit
-        What it counts.
+        The unit of `count`, such as passes over the rows.
     count
-        How many of these are done.
+        How many units are done.
     text
-        How far it is, in words.
+        The state of the work, in words.
     """
 
     def __init__(self, name: str, unit: str, observers: RunObservers) -> None:

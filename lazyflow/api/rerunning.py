@@ -134,7 +134,7 @@ class Trace:
         return f"<trace of {function_name(self._func)}: {state}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph with these values as leaves; return the values of what it returned.
+        """Run the graph with these values as leaves; return the values of its lazy results.
 
         Raises
         ------

@@ -46,7 +46,7 @@ from lazyflow.graph.kinds import (
 # -- shallow copies -----------------------------------------------------------------------
 #
 # `copy.copy` fills a copy by the methods of its class. A class that changes keys or items when they
-# are set would change them once more, so what differs afterwards is set by the builtin class below.
+# are set would change them once more; those that differ afterwards are set by the builtin class.
 
 #: Types of which it is known how an item is replaced.
 BUILTIN = frozenset({list, dict, deque, OrderedDict, defaultdict, Counter})
@@ -112,7 +112,7 @@ def _items(below: Any, x: Any) -> list[Any]:
 
 Holes = list[tuple[int, int]] | range
 
-#: Makes a container of its items and of what else has to be known.
+#: Makes a container of its items and of other facts, such as its class.
 Make = Callable[[list[Any], Any], Any]
 
 
@@ -313,8 +313,8 @@ def _has_the_same(one: Any, other: Any) -> bool:
 def copied_to_depth(items: list[Any], extra: Any) -> Any:
     """Return a copy of the only item in which the containers are copied, to any depth.
 
-    A container that is met twice is copied once. What is in objects of other classes, and in
-    subclasses of users, is not searched.
+    A container that is met twice is copied once. Objects of other classes, and of subclasses of
+    users, are not searched.
     """
     top = items[0]
     now: dict[int, Any] = {}  # id -> copy

@@ -56,7 +56,7 @@ from lazyflow.services import service
 # it. Of a longer one that begins with plain values the rest is left, since it may have no end, or
 # more than fits the memory.
 
-#: Iterators that make their items one by one; others show what lies in memory already.
+#: Iterators that make their items one by one; the items of others are in memory already.
 MAKES_ITEMS = frozenset({GeneratorType, map, zip, filter, enumerate})
 
 _FIRST = 1000  # items that are taken at the call
@@ -111,10 +111,10 @@ def _holds_lazy(items: list[Any]) -> bool:
 
 
 class ItemStream:
-    """An iterable over the items of a long iterator, which are taken when they are asked for.
+    """An iterable over the items of a long iterator, which are taken on demand.
 
-    What was taken is kept for another run of the task, until it is too much. After that it can
-    only be read to its end by the one that reads it then.
+    Taken items are kept for another run of the task, up to a limit. Beyond it, only the present
+    reader can read to the end.
     """
 
     def __init__(self, kept: list[Any], rest: Iterator[Any]) -> None:
@@ -219,7 +219,7 @@ _COPIED_LITERALS = frozenset({LIST, DICT, SET, LISTLIKE, DICTLIKE})
 #: Kinds of arguments in which containers are copied, too.
 _OPENED = _COPIED_LITERALS | {TUPLE, NAMEDTUPLE}
 
-#: Kinds that are handed over as they are with what they hold, where they hold no task.
+#: Kinds that are handed over uncopied, with their contents, where they hold no task.
 _LEFT = frozenset({DATACLASS, ARRAY})
 
 
@@ -260,7 +260,7 @@ class _Level:
 
 
 def _without_inputs(level: _Level) -> Any:
-    """Return what the container is made from, which keeps none of the tasks in it alive.
+    """Return the template of a container, which keeps none of the tasks in it alive.
 
     A task that could be reached otherwise than by its consumer's inputs would be pickled inside
     the consumer, and the user may change the container.

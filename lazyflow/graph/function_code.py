@@ -1,4 +1,4 @@
-"""The code of functions: what it reads, what it wraps, and which object a name stands for."""
+"""The code of functions: the names it reads, their objects, and the functions it wraps."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """Groups the tasks of a plan for schedulers for which a message is expensive.
 
 `clusters` groups the tasks that are still to run: such schedulers call it again when they have
-measured what the functions cost and return. It makes two kinds of groups:
+measured the costs and result sizes of functions. It makes two kinds of groups:
 
 * a task joins the tasks that it needs, when no other task needs them: always if that makes a
   chain, and otherwise as long as the whole subtree is small, needs few results of others and holds
   little at once;
 * groups that are still small are packed together with others on the same level, in the order of
-  the plan, if they read and return little, or all need the same large results and nothing else that
-  is still to be made: what they return is then as large as it may be, and what they need is made in
-  their group if no other needs it, however long that takes. So no task waits for what another one
-  of its group needs.
+  the plan. Either they read and return little, or all need the same large results and nothing else
+  that is still to be made. In the second case their results may be large, and inputs that no other
+  task needs are made in their group, however long that takes. So no task waits for the inputs of
+  another one of its group.
 
 Large results are not brought together: tasks are in one group only if one of them reads all the
 large results that any of them reads. So each runs where its own large inputs are.
@@ -39,7 +39,7 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 class Limits(NamedTuple):
-    """What a group may take, unless a single task or chain takes more.
+    """Limits of a group; a single task or chain may exceed them.
 
     seconds
         Of work.
@@ -116,7 +116,7 @@ class _Grouping:
     noted
         Those that are not large and count where subtrees are packed.
     peak
-        Bytes that it holds at once, of what is made in it.
+        Bytes of results made in it that it holds at once.
     showing
         The last tasks of subtrees in which results are shown.
     branching
@@ -337,13 +337,13 @@ class _Grouping:
     def _moved(self, pack: _Pack, last: int, given: float) -> float:
         """Return the bytes that a pack moves in addition with a subtree.
 
-        Of what is cut from large results, each goes to its own users.
+        Pieces cut from large results go to their own users.
         """
         new = self.noted[last] - pack.noted
         return sum([self._size(j) or 0 for j in new]) + (0.0 if pack.is_cut else given)
 
     def _needs_only(self, large: frozenset[int], group: list[int]) -> bool:
-        """Tell whether a subtree needs nothing that is still to be made, but large results."""
+        """Tell whether, of results still to be made, a subtree needs only these large ones."""
         inside = large.union(group)
         return all(
             j in inside for i in group for j in self.plan.inputs[i] or () if j in self.cost
@@ -370,7 +370,7 @@ class _Grouping:
 
 
 class _Pack:
-    """Subtrees that are packed together, and what they take.
+    """Subtrees that are packed together.
 
     parts
         The last task of each subtree.
@@ -379,7 +379,7 @@ class _Pack:
     is_cut
         Whether they need nothing else that is still to be made.
     bytes
-        Of what it moves, see `_Grouping._moved`.
+        Bytes that it moves, see `_Grouping._moved`.
     given
         Bytes of all that they return.
     noted

@@ -1,4 +1,4 @@
-"""Views of arrays that can't be written through: a task gets these of what others read too."""
+"""Views of arrays that can't be written through: tasks get them of arrays that others read, too."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def is_open(array: Any) -> bool:
 
 
 def base_of(array: Any) -> Any:
-    """Return what the memory of an array, or of a buffer below one, belongs to; None: to itself."""
+    """Return the owner of the memory of an array or of a buffer below one; None: itself."""
     if type(array) is memoryview:
         return array.obj
     return getattr(array, "base", None)

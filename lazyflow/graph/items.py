@@ -1,4 +1,4 @@
-"""What is known of results before they are there: the number of their parts, and their class.
+"""Facts about results before they are computed: the number of their parts, and their class.
 
 `typing.get_type_hints` fails where a string annotation, even that of an argument, has names that
 are only imported for type checkers. Such names do not matter here.
@@ -80,7 +80,7 @@ class Item:
 
 
 def items_of(length: int, maker: str) -> tuple[Item, ...]:
-    """Return what takes each item of a result that has `length` of them."""
+    """Return functions that take the items of a result with `length` of them, one each."""
     return (_few_items if length <= _FEW else _items)(length, maker)
 
 

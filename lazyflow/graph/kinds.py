@@ -126,14 +126,14 @@ def _classify_foreign(t: type) -> int:
 
 
 class TypeTable(dict[type, V]):
-    """What a function returns for each type: called once a type, and kept while the type is.
+    """The results of a function of types: called once for each type, and kept as long as the type.
 
     Parameters
     ----------
     classify
         Is called with a type that is met for the first time.
     known
-        What holds for some types without a call.
+        Results for some types without a call.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def _stays(t: type) -> bool:
     if type(module) is not str or module == "__main__":
         return False
     first, *rest = t.__qualname__.split(".")
-    # Not by `getattr`: a module that imports what it is asked for would do that here.
+    # Not by `getattr`: a module that imports names on first use would do so here.
     attribute: Any = getattr(sys.modules.get(module), "__dict__", {}).get(first)
     for part in rest:
         attribute = getattr(attribute, part, None)

@@ -11,7 +11,7 @@ class Options:
     """The options of a task; immutable, and shared by all tasks of one `delayed` function.
 
     label
-        What errors, drawings and `repr` call the task; the function's own name when None.
+        The task's name in errors, drawings and `repr`; None: the function's own name.
     pure
         Equal function and equal arguments name one task; such tasks merge.
     named
@@ -29,11 +29,11 @@ class Options:
     priority
         Among ready tasks, higher ones start first.
     resources
-        What the task needs of a worker, by name.
+        The worker's resources that the task needs, by name.
     workers
         The only workers that may run it; None: all may.
     hide
-        The parameters whose arguments no message and no page shows; True: all, and the result.
+        The parameters whose arguments are hidden in messages and pages; True: all, and the result.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Options:
         return _again, (self.given(),)
 
     def given(self) -> dict[str, Any]:
-        """Return what the options were made of."""
+        """Return the arguments from which equal options can be made."""
         return dict(zip(_GIVEN, _values_given(self), strict=True))
 
     def replace(self, **changes: Any) -> "Options":

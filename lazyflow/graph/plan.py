@@ -1,9 +1,8 @@
-"""From a graph to a plan: the same tasks as numbers and lists, which is what schedulers run.
+"""From a graph to a plan: the same tasks as numbers and lists, which schedulers run.
 
 `in_order` walks from the wanted tasks to the leaves and numbers each task in the order in
-which one worker would run them. What is not reached is not in the plan: unneeded tasks are culled
-by that. The passes, which `make_plan` runs, merge and fuse the rest, and choose the order of
-those that are ready at once.
+which one worker would run them; tasks that it does not reach are not in the plan. The passes, which
+`make_plan` runs, merge and fuse tasks, and `choose_order` decides which ready task starts next.
 
 A plan never changes once it is made, and it holds no state of any run: several threads may run
 one plan at once, and a trace runs one again and again.
@@ -178,7 +177,7 @@ class Plan(_Fields):
 
 
 def _link(plan: Any) -> None:
-    """Fill in what follows from the tasks of a plan, their inputs and its outputs."""
+    """Fill in the fields that follow from the tasks of a plan, their inputs and its outputs."""
     inputs, consumers, needs = plan.inputs, plan.consumers, plan.needs
     counted: list[int] = []
     for i, task in enumerate(plan.tasks):
@@ -521,7 +520,7 @@ def conflict(one: Task, other: Task) -> KeyConflict:
 # -- the passes ---------------------------------------------------------------------------
 #
 # Each pass takes a plan and returns one: the same one where it has nothing to do, so running it
-# again changes nothing. Culling needs no pass: `in_order` reaches only what is wanted. Clustering
+# again changes nothing. Culling needs no pass: `in_order` reaches only wanted tasks. Clustering
 # (`lazyflow.graph.grouping`) is done by the schedulers for which a message is expensive, since it
 # depends on measured costs.
 
@@ -532,11 +531,11 @@ class PlanPass:
     Attributes
     ----------
     name
-        What the pass does, as a verb.
+        A verb, such as merge.
     apply
         Returns the rewritten plan; its second argument tells whether to optimize.
     explain
-        Says in words and numbers what the pass did to the first plan to get the second.
+        Describes in words and numbers how the second plan differs from the first.
     """
 
     __slots__ = ("apply", "explain", "name")
@@ -583,7 +582,7 @@ class Explanation(str):
 
 
 def explain_plan(wanted: Sequence[Task]) -> str:
-    """Return what each pass does to the plan that computes the wanted tasks.
+    """Describe the effect of each pass on the plan that computes the wanted tasks.
 
     >>> from lazyflow import delayed
     >>> square = delayed(lambda x: x * x, pure=True)
@@ -671,7 +670,7 @@ def fuse(plan: Plan, optimize: bool = True) -> Plan:
 
     A unit runs on one worker without a look at the queue between its tasks; each of them keeps
     its own events, retries and errors. No unit extends past a wanted result or across different
-    options, and what follows two items of one result may still run in parallel.
+    options, and users of two items of one result may still run in parallel.
 
     >>> from lazyflow import delayed
     >>> q, r = delayed(divmod, nout=2)(7, 2)   # the call, then two items of its result

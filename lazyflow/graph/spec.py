@@ -1,7 +1,7 @@
-"""What every plan promises, as rules that can be checked: the tests do so after each pass.
+"""The rules that every plan obeys: the tests check them after each pass.
 
-A rule is a sentence and a function that yields what breaks it. `check` raises with all that is
-broken, so that a wrong pass is found by its first plan and not by a run that hangs.
+A rule is a sentence and a function that yields violations. `check` raises with all of them, so that
+a wrong pass shows with its first plan, not by a run that hangs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Rule = Callable[[Plan], Iterator[str]]
 
 _MOST_SHOWN = 3  # violations of one rule in the message
 
-#: Every rule: a sentence, and what breaks it.
+#: Every rule: a sentence, and the function that yields its violations.
 RULES: dict[str, Rule] = {}
 
 

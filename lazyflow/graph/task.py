@@ -1,6 +1,6 @@
-"""What a task is: one call to run, pointing at the tasks whose results it needs.
+"""A task: one call to run, which points at the tasks whose results it needs.
 
-A graph is nothing but tasks that point at their inputs. A task never changes once it is made,
+A graph consists only of tasks that point at their inputs. A task never changes once it is made,
 so it can be shared, planned by several threads at once, and kept. `Delayed` (api/lazy.py) is this
 class with operators: one object per call, not an object and a proxy.
 """
@@ -25,7 +25,7 @@ class Task:
 
     All fields are private, since public names belong to the user's value:
 
-    _func       what to call; VALUE or HELD for a leaf
+    _func       the function; VALUE or HELD for a leaf
     _args       the arguments as given when they hold no container, ``(value,)`` for a leaf
     _inputs     the tasks among the arguments, in order, repeated when used twice;
                 the very object `_args` when every argument is a task

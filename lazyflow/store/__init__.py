@@ -8,7 +8,7 @@ protected      the same in containers, so that no task can change another's inpu
 ownership      results for callers: their own and writable, whatever else holds the memory
 sizes          bytes of values, estimated, and as text
 spilling       values kept below a memory limit, and the file of those beyond it
-exchange_file  a file through which tasks hand over what does not fit into the memory limit
+exchange_file  a file through which tasks exchange parts beyond the memory limit
 kept_values    the same of frames, sparse matrices and containers of arrays
 private_files  files that no other user can have created
 memory/        shared memory: `Arenas` on the writer's side, `Mappings` on the reader's

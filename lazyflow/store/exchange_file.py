@@ -1,8 +1,8 @@
-"""A file through which tasks hand over what does not fit into the memory limit, in one pass.
+"""A file through which tasks exchange parts of results beyond the memory limit, in one pass.
 
 Where every result is made of parts of many blocks, as for rows that become columns, all parts are
 there before the first result is: the data once. An `ExchangeFile` holds them instead. A plan makes
-one, and gives each part a place in it, so that what one result is made of lies in a row::
+one, and gives each part a place in it, so that the parts of one result lie in a row::
 
     file = ExchangeFile(n_bytes, limit)            # in the caller's process
     written = file.write([(start, array), ...])    # in the tasks that have blocks
@@ -10,9 +10,9 @@ one, and gives each part a place in it, so that what one result is made of lies 
 
 It is an argument of tasks. Those in other processes of this machine open the file by its number in
 the process that made it. It lives as long as the plan, so that tasks may run again, and has no
-name, so that nothing is left whatever ends the program. The system writes it to the disk: what is
-handed over soon may never get there. Where workers are on other machines, each writes to a file of
-its own, and what tasks return tells where (cluster/dask/worker_files.py).
+name, so that nothing is left whatever ends the program. The system writes it to the disk: parts
+that are read soon may never get there. Where workers are on other machines, each writes to a file
+of its own, and the results of tasks tell where (cluster/dask/worker_files.py).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from lazyflow.store.sizes import format_bytes
 from lazyflow.store.spilling import folder_here, read_from
 from lazyflow.system import open_descriptor_of, opened
 
-#: Whether this system has what the file needs: Windows does not.
+#: Whether this system has the calls that the file needs: Windows lacks them.
 IS_POSSIBLE = hasattr(os, "preadv")
 
 #: The share of the memory above which parts go through a file. A guess: other parts of a plan have
 #: some, too.
 _SHARE = 0.2
 
-#: Returns what parts go through, given how many bytes are handed over in all, and how many at once
-#: if memory holds them; None: memory holds them.
+#: Returns the file for parts, given their bytes in all, and how many of them memory would hold at
+#: once; None: memory holds them.
 Exchange: TypeAlias = Callable[[int, int], Any]
 
 
@@ -48,12 +48,12 @@ def need_a_file(at_once: int, limit: float) -> bool:
 
 
 def file_within(limit: int, size: int, at_once: int) -> ExchangeFile | None:
-    """Return a file for what is handed over under a memory limit; None: it is not needed."""
+    """Return a file for parts under a memory limit; None: memory holds them."""
     return ExchangeFile(size, limit) if need_a_file(at_once, limit) else None
 
 
 class ExchangeFile:
-    """A file without a name, of one plan and of a given size; what is not written is zeros.
+    """A file without a name, of one plan and of a given size; unwritten bytes are zeros.
 
     limit, total
         For errors: the memory limit, and the bytes that are handed over where the size is not that.
@@ -108,7 +108,7 @@ class ExchangeFile:
         """Return a stretch of the file, as an array of bytes of the caller's own.
 
         written
-            What `write` returned in the tasks that have written there: it is all in one file.
+            The results of `write` in the tasks that have written there; here all is in one file.
         """
         return read_from(self._fd, start, size)
 

@@ -1,10 +1,10 @@
 """Values that hold arrays, kept below `memory_limit`: frames, sparse matrices, containers.
 
-Such a value is pickled when it is stored, but for two things in it. Its memory is not copied: for
-each array, and for each large buffer of another library, a `KeptArray` is there, so that memory
-counts once and goes to the file as that of arrays does. And objects of classes that are not taken
-apart here (a model in a dict, a lock, a function, Python objects in a column) stay what they are
-and are in what is opened again. So containers are made anew for each use, and nothing else is.
+Such a value is pickled when it is stored, with two exceptions. Its memory is not copied: a
+`KeptArray` takes the place of each array, and of each large buffer of another library, so that
+memory counts once and goes to the file as that of arrays does. Objects of classes that are not
+taken apart here (a model in a dict, a lock, a function, Python objects in a column) are kept, and
+are in each value that is opened again. So only the containers are made anew for each use.
 
 A value whose stream is longer than the memory that could be spilled stays as it is.
 """
@@ -58,7 +58,7 @@ def _in_pieces(t: type) -> bool:
     return kinds[t] in _CONTAINERS or kinds[t] == FRAME or tables[t] or library == "pandas"
 
 
-#: Types of objects that are pickled, besides plain ones; others stay what they are.
+#: Types of objects that are pickled, besides plain ones; others are kept as they are.
 _is_pickled = TypeTable(_in_pieces)
 
 #: Types of values that may be worth it.
@@ -73,14 +73,14 @@ class _StaysAsItIs(Exception):
 
 
 class _KeptPickler(pickle.Pickler):
-    """Pickles one value but for what is in `parts`.
+    """Pickles one value but for its `parts`.
 
     parts
-        A `KeptArray` for what can be spilled, and objects that stay.
+        A `KeptArray` for each array that can be spilled, and objects that are kept.
     known
-        The numbers of parts by the ids of what they are in the value.
+        The numbers of parts, by the ids of these objects in the value.
     alive
-        What these ids are of.
+        These objects, so that the ids stay valid.
     """
 
     def __init__(self, stream: BytesIO, keeper: str) -> None:
@@ -92,7 +92,7 @@ class _KeptPickler(pickle.Pickler):
         self.seen = 0
 
     def persistent_id(self, obj: Any) -> int | None:
-        """Return the number of what is not pickled."""
+        """Return the number of a part, which is not pickled; None for other objects."""
         kind = type(obj)
         is_long = kind in (bytes, str) and len(obj) >= LEAST
         if kind in IMMUTABLE and not is_long:
@@ -161,7 +161,7 @@ class _KeptUnpickler(pickle.Unpickler):
         self._made: dict[int, Any] = {}
 
     def persistent_load(self, number: Any) -> Any:
-        """Return what a number stands for: the same object each time."""
+        """Return the part of a number: the same object each time."""
         if number not in self._made:
             part = self._parts[number]
             is_open = kinds[type(part)] == ARRAY and part.flags.writeable
@@ -189,17 +189,17 @@ class KeptValue:
         return sum(each.in_file() for each in arrays if each is not None)
 
     def in_memory(self) -> Any:
-        """Return the objects in it that each value that is opened has."""
+        """Return the objects that all opened values share."""
         return [part for part in self._parts if kinds[type(part)] != KEPT]
 
 
 def keep(
     value: Any, limit: int, keeper: str = "runs", tell: TellsSpilled | None = None
 ) -> Any:
-    """Return what is stored for a value: what stands for it, or itself if it can't be spilled.
+    """Return the stored form of a value: a stand-in, or itself if it can't be spilled.
 
-    `keeper` is "runs" or "persisted", and `tell` hears of what is written to the file. Sleeps while
-    more is held than `limit` allows, and some of it can be written to the file.
+    `keeper` is "runs" or "persisted"; `tell` is called when values are written to the file. Sleeps
+    while more is held than `limit` allows, and some of it can be written to the file.
 
     Raises
     ------

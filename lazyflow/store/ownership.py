@@ -154,8 +154,8 @@ class EditableParts:
     def locked(self, is_own: bool) -> Any:
         """Return the value with views for its arrays that can't be written through.
 
-        It is the value itself where that holds already. ``is_own`` tells that nothing outside of
-        the library holds the value; what is in it may be held elsewhere nevertheless.
+        It is the value itself where that holds already. ``is_own`` tells that only the library
+        holds the value; its parts may be held elsewhere nevertheless.
         """
         arrays = [part for part in self.whole if _is_open(part)]
         self.whole = []
@@ -171,7 +171,7 @@ class EditableParts:
         return self._with(now)
 
     def changed(self, change: Callable[[Any], Any]) -> Any:
-        """Return the value with what `change` makes of each of its whole parts."""
+        """Return the value with `change` applied to each of its whole parts."""
         now = {id(part): new for part in self.whole if (new := change(part)) is not part}
         return self._with(now) if now else self.value
 
@@ -310,7 +310,7 @@ class ResultHandover:
     def __init__(self, held: Iterable[Any]) -> None:
         self.kept: dict[int, Any] = {}  # by id
         self.seen: set[int] = set()
-        self._held = list(held)  # ids are good while this and what is kept live
+        self._held = list(held)  # ids are good while these and the copies live
         for value in self._held:
             form = forms[type(value)]
             if form == _ARRAY:  # most are, hundreds in a solver's pass, and have one part

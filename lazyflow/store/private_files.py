@@ -1,9 +1,9 @@
-"""Files of this user alone: what is read from them is run, or unpickled.
+"""Files of this user alone, whose contents are run or unpickled.
 
 Where others may write, as in the folder of temporary files, anybody can put a file, a link or a
-pipe under any name. So a folder is opened first and looked at, files are opened in it by name and
-looked at, and only what was looked at is read: its owner is this user, nobody else can write to
-it, it is a folder or a regular file, and no link has led there.
+pipe under any name. So a folder is opened first and checked, then files in it are opened by name
+and checked, and only checked files are read: their owner is this user, other users can't write to
+them, they are regular files, and no link has led there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 @contextmanager
 def private_folder(path: str) -> Iterator[int]:
-    """Open a folder, which is made if it is missing; what gets the descriptor can name its files.
+    """Open a folder, which is made if it is missing; return its descriptor, for names of files.
 
     Raises
     ------

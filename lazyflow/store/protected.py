@@ -10,7 +10,7 @@ matrices among them (SciPy itself sorts them in place when they are read), and o
 columns of type object hold; ``config.check_mutation`` finds those. A task of ``mutates=True``
 gets values of its own, whatever they are.
 
-What a caller gets back is its own: see `lazyflow.store.ownership`.
+Results of the caller are its own: see `lazyflow.store.ownership`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALONE = references(1)
 
 
 def protected(value: Any, is_own: bool) -> Any:
-    """Return what is stored for a value: the same, but no array in it can be written through.
+    """Return the stored form of a value: no array in it can be written through.
 
     ``is_own`` tells that nothing outside of the library holds this object.
 
@@ -78,7 +78,7 @@ def _locked_row(row: tuple[Any, ...], is_own: bool) -> Any:
 QUICK = frozenset({tuple, list, dict})
 _A_LOOK = 20  # containers
 
-#: Tuples of what has these forms are made again at once.
+#: Tuples of values of these forms are made again at once.
 _FLAT = frozenset({forms[int], ARRAY_FORM})
 
 _row = (object(),)

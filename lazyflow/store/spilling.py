@@ -1,18 +1,17 @@
 """Arrays that runs and `persist` keep below `memory_limit`; those beyond it are in a file.
 
-What is kept is a `KeptArray`, which stands for an array: it has the array's layout, and the memory
-that the array shows; of other values the arrays are taken apart by `kept_values`. A thread writes
-memory to a file while more than a share of the limit is held: the oldest first, as a depth-first
-run reads last what it made first, and none of which a task holds a view. The views that tasks get
-afterwards are mappings of the file, one for each use, whose pages leave with the task. A task whose
-result is beyond the limit waits until the thread has made room, so that tasks are no faster than
-the disk.
+A `KeptArray` stands for an array: it has the array's layout, and the memory that the array shows;
+`kept_values` finds the arrays in other values. While more than a share of the limit is held, a
+thread writes memory to a file: the oldest first, since a depth-first run reads its first results
+last, and only memory of which no task holds a view. The views that tasks get afterwards are
+mappings of the file, one for each use, whose pages leave with the task. A task whose result is
+beyond the limit waits until the thread has made room, so that tasks are no faster than the disk.
 
 Memory counts once, however many values show it, and each memory is written at most once, as no task
 can change it. The file has no name, so nothing is left whatever ends the program.
 
-Rejected: to map the file over the memory itself, so that nothing would stand for arrays. The
-allocator uses its memory again, and takes for zeros what it gave back.
+Rejected: to map the file over the memory itself, without stand-ins for arrays. The allocator uses
+its memory again, and expects zeros in pages that it gave back.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class SpillFile:
     used
         Bytes of its ranges.
     is_shared
-        The child of a fork may read it: what is in it stays.
+        The child of a fork may read it: its contents stay.
     """
 
     def __init__(self, folder: str) -> None:
@@ -159,7 +158,7 @@ def folder_here() -> str:
     return str(chosen)
 
 
-# -- what is kept -----------------------------------------------------------------------------
+# -- kept arrays and their memory ---------------------------------------------------------------
 
 
 class KeptMemory:
@@ -247,12 +246,12 @@ class KeptArray:
 
 
 def opened(value: Any) -> Any:
-    """Return a value itself, or what it stands for."""
+    """Return a value, opened if it is a stand-in."""
     return value.opened() if kinds[type(value)] == KEPT else value
 
 
 def in_memory(value: Any) -> Any:
-    """Return a value itself, or what of the one that it stands for is not in the file."""
+    """Return a value itself, or the parts in memory of the value that it stands for."""
     return value.in_memory() if kinds[type(value)] == KEPT else value
 
 
@@ -296,7 +295,7 @@ def make_room(limit: int, tell: TellsSpilled | None = None) -> None:
 
 
 def make_room_for(size: int) -> None:
-    """Sleep until a task can make so many bytes, or what is kept can't be written to the file.
+    """Sleep until a task can make so many bytes, or no kept memory can be written to the file.
 
     Raises
     ------
@@ -341,7 +340,7 @@ class _Order:
     def __init__(self, most: int, is_early: bool, tell: TellsSpilled | None) -> None:
         self.most = most
         self.tell = tell
-        self.count = self.size = 0  # of what was written
+        self.count = self.size = 0  # of the memories that were written
         self.is_early = is_early
         self.folder = folder_here()
         self.done = Event()
@@ -359,7 +358,7 @@ def _cant_write(order: _Order, held: int, limit: int) -> StoreFull:
 
 
 class _Ledger:
-    """The memory of kept values: how much is held, which is the oldest, and what writes it.
+    """The memory of kept values: its amount, its order by age, and the thread that writes it.
 
     Attributes
     ----------
@@ -451,11 +450,11 @@ class _Ledger:
             self._give(_Order(early, True, tell))
 
     def _most(self, limit: int) -> int:
-        """Return how many bytes may be held, given what else the process has in memory."""
+        """Return how many bytes may be held, given the other memory of the process."""
         return int(max(_LEAST_SHARE * limit, min(_SHARE * limit, _FULL * limit - self.others())))
 
     def others(self) -> int:
-        """Return the bytes that the process has in memory beside what is held."""
+        """Return the bytes of memory of the process beside those held."""
         return max(0, (process_usage(os.getpid())[0] or 0) - self.held)
 
     def _give(self, order: _Order) -> None:
@@ -515,15 +514,14 @@ _ledger = _Ledger()
 
 
 def amounts() -> tuple[int, int]:
-    """Return how many bytes of what is kept below a limit are in memory, and how many in the file.
-    """
+    """Return the bytes of values kept below a limit: in memory, and in the file."""
     _ledger.settle()
     file = _ledger.file
     return _ledger.held, 0 if file is None else file.used
 
 
 def facts() -> dict[str, Any]:
-    """Return how much of what is kept below a limit is in memory and in the file, and by whom."""
+    """Return the bytes of values kept below a limit, in memory and in the file, by keeper."""
     held, spilled = amounts()
     keepers = {name: {"held_bytes": 0, "spilled_bytes": 0} for name in ("runs", "persisted")}
     for memory in _ledger.memories.living():
@@ -540,7 +538,7 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    """Start with nothing in the child: what was kept stays as it is."""
+    """Start with nothing in the child: values kept before stay as they are."""
     global _ledger
     _ledger = _Ledger()
 

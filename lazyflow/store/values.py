@@ -23,7 +23,7 @@ class IteratorItems:
 
 
 def consumer_copy(value: Any) -> Any:
-    """Return what one consumer gets of a stored value whose kind is in COPIED."""
+    """Return one consumer's copy of a stored value whose kind is in COPIED."""
     if kinds[type(value)] == FRAME:
         return frame_copy(value)
     if type(value) is IteratorItems:
@@ -67,7 +67,7 @@ _is_plain = TypeTable(lambda t: t is sys.modules["numpy"].ndarray)
 
 
 def _is_shown_once(view: Any, owner: Any) -> bool:
-    """Tell whether nothing but one view holds the array whose memory it shows."""
+    """Tell whether only one view holds the array whose memory it shows."""
     if kinds[type(owner)] != ARRAY or owner.base is not None:
         return False
     return _references(view, owner) <= _SHOWN_ONCE
@@ -78,8 +78,8 @@ def _references(view: Any, owner: Any) -> int:
 
 
 def references(frames: int) -> int:
-    """Return what getrefcount says of a value that the locals of so many functions hold, each
-    the argument of the next.
+    """Return the reference count of a value in the locals of so many functions, each called by the
+    one before with the value.
     """
 
     def count(value: Any, left: int) -> int:

@@ -1,8 +1,8 @@
-"""Digests of object graphs: from what each object consists of to 32 bytes that stand for it.
+"""Digests of object graphs: 32 bytes for each object, from its contents.
 
 A digest is a Merkle hash: an object's own bytes, followed by the digests of the objects it refers
 to. The walk keeps its own stack, so depth is bounded by memory alone, and looks at each object
-once, so structures that share their parts cost what they hold and not what they unfold to.
+once, so a structure that shares its parts costs its number of objects, not its unfolded size.
 
 Objects that refer to themselves form strongly connected components, found on the same walk
 (Tarjan). `_cycle_digests` gives each member a digest of everything that can be reached from it:
@@ -33,7 +33,7 @@ class Digest(bytes):
 
 
 class MerkleNode:
-    """What an object consists of: bytes of its own, and other objects.
+    """The contents of an object: bytes of its own, and other objects.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class MerkleNode:
     children : sequence of object
         The objects referred to; a `MerkleNode` or `Digest` among them is taken as it is.
     labels : sequence of object, optional
-        What ``style`` needs to name each child in an error's path.
+        The names of the children in an error's path, for ``style``.
     style : str
         A format with one place: ``"[{!r}]"`` for items, ``".{}"`` for attributes.
     ordered : bool

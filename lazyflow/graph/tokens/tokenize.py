@@ -17,7 +17,7 @@
 2. ``__lazyflow_tokenize__()``, else ``__dask_tokenize__()``, with the object's class;
 3. functions and classes, enum members, bound methods, modules;
 4. NumPy, SciPy, pandas, Numba;
-5. what ``copyreg`` or ``__reduce_ex__(4)`` returns.
+5. the result of ``copyreg`` or ``__reduce_ex__(4)``.
 
 All look-ups go through ``type(obj)``, so that ``__getattr__``, ``__eq__``, ``__len__`` and
 ``__class__`` of a hostile object are never called.
@@ -66,7 +66,7 @@ from lazyflow.graph.tokens.digests import (
 #
 # Atoms are encoded in runs by `marshal`, about 20 ns each, and only the other objects become
 # children. It is version 2 of the format, the last whose bytes depend neither on reference counts
-# nor on interned strings. What is encoded in which way depends on content alone, never on identity.
+# nor on interned strings. The encoding depends on content alone, never on identity.
 
 ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None), type(...)})
 _SORTABLE = frozenset({int, str, bytes})
@@ -169,15 +169,15 @@ def unordered(head: bytes, values: Collection[Any]) -> bytes | MerkleNode:
 
 # -- contents of functions and classes ----------------------------------------------------
 #
-# What can be imported counts by name and by what is written under that name: a function by its code
-# and the functions it wraps, each with its default values and closure where these are atoms (other
-# values by type: many are sentinels, locks or caches); a class by the functions in its own body.
-# What they call in turn is not followed.
+# Importable functions and classes count by name and source: a function by its code and the
+# functions it wraps, each with its default values and closure where these are atoms (other values
+# by type: many are sentinels, locks or caches); a class by the functions in its own body. Functions
+# that they call are not followed.
 #
-# What cannot be imported (lambdas, closures, everything of ``__main__``) has no name that another
-# process could use, so it counts by all that its result depends on: code, defaults, closure,
-# and the values of the globals its code reads; a class by its bases and its whole body. Names,
-# attributes and annotations of functions, file names and line numbers do not count.
+# Others (lambdas, closures, everything of ``__main__``) have no name that another process could
+# use, so they count by all that their results depend on: code, defaults, closure, and the values of
+# the globals that the code reads; a class by its bases and its whole body. Names, attributes and
+# annotations of functions, file names and line numbers do not count.
 #
 # The digest of a function's code is kept for as long as the function lives and is made again when
 # ``__code__`` was replaced.
@@ -203,7 +203,7 @@ _NOT_CONTENT = frozenset(  # of a class body: slots of the interpreter, caches, 
 
 
 class _Code:
-    """What is known about one function's code."""
+    """Facts about one function's code."""
 
     __slots__ = ("code", "digest", "globals")
 
@@ -520,7 +520,7 @@ def _extension_array(array: Any, named: Any) -> MerkleNode | None:
     import pandas as pd
 
     if isinstance(array, pd.arrays.IntegerArray | pd.arrays.FloatingArray | pd.arrays.BooleanArray):
-        # What lies under the mask is left over from computations.
+        # Values under the mask are left over from computations.
         known = array.to_numpy(array.dtype.numpy_dtype, na_value=0)
         return MerkleNode(b"masked array\0", (named, array.dtype, array.isna(), known), ("",) * 4)
     if isinstance(array, pd.arrays.IntervalArray):
@@ -536,7 +536,7 @@ def _extension_array(array: Any, named: Any) -> MerkleNode | None:
 def _numba(obj: Any, cls: type) -> bytes | MerkleNode | None:
     """Return the parts of a compiled function: the Python function and the options.
 
-    What was compiled so far does not count.
+    Machine code compiled so far does not count.
     """
     kinds = {base.__name__ for base in cls.__mro__ if base.__module__.startswith("numba")}
     named = _named(cls, "numba")
@@ -631,7 +631,7 @@ def _by_hook(obj: Any, cls: type, hook: str, method: Any) -> MerkleNode:
 
 
 def _reduced(obj: Any, cls: Any) -> bytes | MerkleNode:
-    """Return what pickle would keep: a callable, its arguments, a state, items."""
+    """Return the parts that pickle would keep: a callable, its arguments, a state, items."""
     if cls.__module__ == "itertools":
         raise NoContent("what is left in an iterator changes as it is read")
     try:

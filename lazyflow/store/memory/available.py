@@ -3,7 +3,7 @@
 Memory files have no limit of their own: the kernel hands out their pages until its out-of-memory
 killer ends a process, and `posix_fallocate` succeeds all the same. So the store asks before it
 grows, and again while it fills a large range, since other processes grow meanwhile. It leaves a
-reserve free for what happens between two readings.
+reserve free for growth between two readings.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from lazyflow.errors import StoreFull
 from lazyflow.store.sizes import format_bytes
 from lazyflow.system import free_memory, group_memory, total_memory
 
-#: Bytes filled between two readings of what the machine has.
+#: Bytes filled between two readings of the machine's free memory.
 STEP = 64 << 20
 _RESERVE = 64 << 20  # bytes kept free at least; a guess, like the figures below
 _SHARE = 50  # one part in so many of the machine's memory is kept free, if that is more
 _FRESH = 0.05  # seconds for which one reading is valid
-_PART = 16  # one part in so many of what was read may be taken without another reading
+_PART = 16  # one part in so many of a reading may be taken without another one
 
 
 def available_memory() -> int | None:
-    """Return the bytes that processes may still take, None where that is not known.
+    """Return the bytes that processes may still take; None: unknown.
 
-    That is the least of what the kernel calls available and what the control groups have left.
+    That is the least of the kernel's available memory and the rest that control groups allow.
     """
     return min((n for n in (free_memory(), group_memory()) if n is not None), default=None)
 
@@ -41,7 +41,7 @@ class Budget:
     Parameters
     ----------
     limit : int, optional
-        Bytes that the store may hold; None: what the machine has.
+        Bytes that the store may hold; None: all memory of the machine.
     available : callable
         Returns the bytes that the machine can still give, or None.
     """

@@ -5,12 +5,12 @@ in the process that made it: nothing has to be sent to them beside that number.
 
 Files whose pages are there, and mapped by those who write, are four times as fast as new ones: up
 to `KEEP` bytes are kept for the next use after their last reader has gone. A file that is given
-up before it was read is not used again, since somebody may still be writing; nor is one that was
-written by other processes than the parent's own workers: a cluster may run a task twice; nor one
-that the child of a fork may look at.
+up before it was read is not used again, since a process may still be writing. Nor is a file that
+other processes than the parent's own workers wrote, since a cluster may run a task twice; nor one
+that the child of a fork may read.
 
-A file that somebody looks at takes two descriptors, its own and that of the mapping, so that no
-more than `_FILES` are made.
+A file with readers takes two descriptors, its own and that of the mapping, so at most `_FILES` are
+made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEEP = 512 << 20  # bytes: six times as fast for `concatenate` of two arrays of 
 _FILES = 100
 _MAX_MAPPINGS = 4  # mappings that a writer keeps
 
-#: Process, descriptor and label of a file: what others need to open it.
+#: Process, descriptor and label of a file, with which other processes open it.
 Address = tuple[int, int, str]
 
 
@@ -49,7 +49,7 @@ class _File:
 
 
 class _Seen(mmap.mmap):
-    """What others wrote, and what to hold as long as anybody looks at it."""
+    """A mapping of data that others wrote, and the file, held as long as a view of it lives."""
 
     held: Any
 
@@ -79,7 +79,7 @@ class LentMemory:
     Attributes
     ----------
     address
-        What `borrowed` needs, in any process.
+        The argument of `borrowed`, in any process.
 
     Raises
     ------
@@ -104,10 +104,10 @@ class LentMemory:
         self._seen[0].held = file
 
     def edited(self, again: bool) -> mmap.mmap:
-        """Return, once, what others wrote when they are done; edits of it stay in this process.
+        """Return, once, the data after all have written; edits of it stay in this process.
 
         again
-            Nobody writes any more, so that the file may be used again.
+            No process writes any more, so that the file may be used again.
         """
         lent = self._seen.pop()
         self._given_up.cancel()

@@ -151,8 +151,8 @@ class Mappings:
     private : bool
         True: views are writable and edits stay in this process, False: views are read-only.
     steps, released
-        Where ``(released, (segment,), False)`` is put when a view dies, after what was put there
-        before; None: `take_released` returns the segments.
+        A queue that gets ``(released, (segment,), False)`` when a view dies; None: `take_released`
+        returns the segments.
 
     Examples
     --------
@@ -293,7 +293,7 @@ class Mappings:
         """Note the views that died.
 
         A private range loses its pages: otherwise a later view would show this process's old
-        edits instead of what the writer put there.
+        edits instead of the writer's data.
         """
         while self._dead:
             known = self._dead.popleft()
@@ -328,9 +328,9 @@ class Arenas:
     first, step : int
         The arenas are numbered first, first + step, ..., so that no two writers share a number.
     limit : int, optional
-        Bytes that this process may hold; None: what the machine has.
+        Bytes that this process may hold; None: all memory of the machine.
     available : callable
-        Returns the bytes that the machine can still give, None where that is not known.
+        Returns the free bytes of the machine; None: unknown.
     keep : int
         Bytes of freed memory that keep their pages.
 
@@ -361,7 +361,7 @@ class Arenas:
         self._lock = threading.Lock()
         self._arenas: dict[int, Arena] = {}
         self._told: set[int] = set()
-        # (arena, offset) -> (length, size) of what is not free. The rest can be made from this.
+        # (arena, offset) -> (length, size) of ranges in use, from which all else follows.
         self._held: dict[tuple[int, int], tuple[int, int]] = {}
         self._warm = Ranges()  # free, with pages
         self._cold = Ranges()  # free, without pages
@@ -446,7 +446,7 @@ class Arenas:
         return new
 
     def close(self) -> None:
-        """Drop all arenas; what readers have mapped stays readable for them."""
+        """Drop all arenas; readers keep the parts that they have mapped."""
         with self._lock:
             self._is_closed = True
             arenas = list(self._arenas.values())
@@ -461,7 +461,7 @@ class Arenas:
     # -- ranges -----------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Begin a change; repair what a Ctrl-C in the middle of an earlier one has left.
+        """Begin a change; repair the state if a Ctrl-C came in the middle of an earlier one.
 
         Two sets of free ranges that do not agree would hand a range out twice. They are made
         again from the ranges that are not free: those are in one dict, whose changes can't be

@@ -1,9 +1,9 @@
-"""Classes that travel by value: by cloudpickle, and what it does not restore.
+"""Classes that travel by value: by cloudpickle, with the parts that it does not restore.
 
 A copy has the slots of its class, and every name of an enum, those of composite flags and aliases
-too. It is made once in a process, and no code of the user's runs while it is made: what metaclasses
-and ``__init_subclass__`` did where the class was defined, such as an entry in a registry, is part
-of what travels, and doing it again would do it twice. A class that returns to the process that
+too. It is made once in a process, and no code of the user's runs while it is made: effects of
+metaclasses and ``__init_subclass__`` where the class was defined, such as an entry in a registry,
+travel with it, and must not happen twice. A class that returns to the process that
 defined it is that class, and stays as it is there.
 
 An object that says by ``__reduce__`` that it is a variable of `__main__`, as sentinels do, is one
@@ -32,7 +32,7 @@ _homes: WeakTable[type, str] = WeakTable()
 
 _making = threading.local()
 
-#: What an enum and its members have of Python.
+#: Attributes that Python gives an enum and its members.
 _OF_ENUMS = frozenset({
     "_generate_next_value_", "_member_names_", "_member_map_", "_member_type_",
     "_value2member_map_",
@@ -75,7 +75,7 @@ def class_by_value(cls: type) -> Reduced:
 
 
 def _newargs(obj: Any) -> tuple[Any, ...]:
-    """Return what the class in C of an object makes one like it of."""
+    """Return the arguments from which the class in C of an object makes an equal one."""
     base = _in_c(type(obj))
     if base is not object and "__reduce__" in vars(base):
         args: tuple[Any, ...] = base.__reduce__(obj)[1]
@@ -93,7 +93,7 @@ _MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def _own_state(member: Any) -> Any:
-    """Return the state of a member of an enum without what Python has given it."""
+    """Return the state of a member of an enum without the attributes that Python sets."""
     state = member.__getstate__()
     parts = state if type(state) is tuple else (state,)
     parts = tuple(
@@ -223,7 +223,7 @@ class _NotOfCopies(classmethod):
 
 # -- variables of __main__ --------------------------------------------------------------------
 
-#: What stands for variables of the caller's `__main__`, by class and name.
+#: Stand-ins for variables of the caller's `__main__`, by class and name.
 _stand_ins: dict[tuple[type, str], Any] = {}
 
 

@@ -45,11 +45,11 @@ from lazyflow.store.pickling.unpicklable import dump
 # -- whether a callable is code alone, which tasks may share, or carries state ------------
 #
 # Two callables that pickle to the same bytes need not be one object: each of ``Counter().add`` and
-# ``Counter().add`` counts by itself. So a worker makes what carries state anew for each task, and
-# keeps what a call can't change.
+# ``Counter().add`` counts by itself. So a worker makes callables with state anew for each task, and
+# keeps those that a call can't change.
 #
-# What a function reads of its module is not looked at: the module's variables belong to the
-# process, whether it imports the module or gets the function by value.
+# Variables that a function reads of its module don't matter here: they belong to the process,
+# whether it imports the module or gets the function by value.
 
 #: Bytes from which the memory of an array stays outside of a function's pickle, so that it is
 #: there once for all tasks of a worker, which can't write to it then.
@@ -164,12 +164,12 @@ def _is_ours(value: Any) -> bool:
 
 
 def _of_ours(value: Any) -> Iterable[Any]:
-    """Return what an object of this library holds, which changes none of it."""
+    """Return the fields of an object of this library, whose calls change none of them."""
     return _flat(_fields(value))
 
 
 def _flat(values: Iterable[Any]) -> list[Any]:
-    """Return what is in lists and dicts of this library, besides plain arrays."""
+    """Return the items in lists and dicts of this library, besides plain arrays."""
     flat, stack = [], list(values)
     while stack:
         part = stack.pop()
@@ -296,7 +296,7 @@ class FunctionCache(Generic[T]):
         self._known: WeakTable[Any, tuple[CodeType | None, T]] = WeakTable()
 
     def of(self, function: Any) -> T:
-        """Return what `pack` makes of a function, now or at an earlier call."""
+        """Return the packed form of a function, made now or at an earlier call."""
         if type(function) not in _NAMED or not is_importable(function):
             return self._pack(function)
         known = self._known.get(function)

@@ -38,8 +38,8 @@ from lazyflow.system import mapped_path
 
 # -- values that lie in files, sent to other processes of this machine by path ------------
 #
-# A part of a file that is mapped (`numpy.memmap`, and views of one) is mapped there as well, to be
-# read only: what this process writes to it by mode "r+" or "w+" is seen there, since both map the
+# A part of a file that is mapped (`numpy.memmap`, and views of one) is mapped there as well, for
+# reading only. Later writes of this process by mode "r+" or "w+" are seen there, since both map the
 # same pages. Arrays of mode "c", whose edits are this process's own, and of files that were removed
 # or replaced, are copied. Objects of h5py are opened again, by mode "r".
 
@@ -185,7 +185,7 @@ PROTOCOL = 5
 
 
 class _PieceWriter:
-    """A file that keeps what a pickler writes as pieces, large bytes without a copy."""
+    """A file that keeps the output of a pickler as pieces, large bytes without a copy."""
 
     __slots__ = ("pieces", "write")
 
@@ -213,8 +213,8 @@ class Pickler(pickle.Pickler):
     named : list of function
         Functions that were pickled by name.
     handles : list
-        What has to be kept for as long as somebody may read the stream: see ``_lazyflow_lent`` of
-        actors' handles.
+        Actors that are kept for as long as the stream may be read: see ``_lazyflow_lent`` of their
+        handles.
     """
 
     def __init__(self, least: int, by_path: bool = False) -> None:
@@ -237,7 +237,7 @@ class Pickler(pickle.Pickler):
         self._cloud: Any = None
 
     def reset(self) -> None:
-        """Drop what was pickled, to begin again after a failure."""
+        """Drop the output so far, to begin again after a failure."""
         self.clear_memo()
         for kept in (self.pieces, self.buffers, self.named, self.handles):
             kept.clear()
@@ -422,7 +422,7 @@ _owner = threading.local()
 
 
 def loads_owned(load: Callable[[], Any]) -> Any:
-    """Return what `load` unpickles, with no array marked read-only: the receiver may edit it."""
+    """Return the result of `load`, which unpickles, with writable arrays for the receiver."""
     _owner.is_opening = True
     try:
         return load()
@@ -439,7 +439,7 @@ def _memmap(pickler: Pickler, array: Any) -> Any:
 
 
 def as_memmap(array: Any) -> Any:
-    """Return an array as what a copy of a `numpy.memmap` is: of no file."""
+    """Return an array as a `numpy.memmap` of no file, as a copy of one is."""
     import numpy as np
 
     return array.view(np.memmap)
@@ -510,7 +510,7 @@ def _reducer_for_numpy(cls: type) -> Reduce | None:
     return _number if is_number else None
 
 
-# What reduces itself (None) is here to spare the import of cloudpickle.
+# Types that reduce themselves (None) are here to spare the import of cloudpickle.
 _FIXED: dict[type, Reduce | None] = {
     FunctionType: _function,
     CodeType: _code,

@@ -33,8 +33,8 @@ _SIZED = frozenset({str, bytes})
 def pickled(value: Any) -> tuple[bytes, list[memoryview], list[Any]]:
     """Pickle a value for a socket or an engine; raise Unpicklable.
 
-    Returns the stream, the large memory that is kept out of it, and what has to live for as long
-    as they may be read: actors whose handles are in it.
+    Returns the stream, the large memory that is kept out of it, and the actors whose handles are in
+    it: they have to live for as long as the stream may be read.
     """
     pickler = Pickler(_MIN_BUFFER)
     dump(value, pickler)
@@ -53,7 +53,7 @@ class Encoded:
     size : int
         Bytes of both.
     held : list
-        What has to live for as long as it may be read: actors whose handles are in it.
+        Actors whose handles are in it: they have to live for as long as it may be read.
     """
 
     __slots__ = ("buffers", "held", "payload", "size")
@@ -101,8 +101,8 @@ def encode(
     by_path : bool
         Parts of mapped files are not written, but mapped again by the receiver.
     explain : bool
-        Whether to look for what can't be pickled, which takes long; else `Unpicklable` does not
-        tell.
+        Whether to look for the object that can't be pickled, which takes long; else `Unpicklable`
+        does not name it.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def _written(
     segments: list[Segment] = []
     try:
         for buffer in [*buffers, *cut]:
-            segments.append(write(buffer))  # noqa: PERF401 - what was written is needed on failure
+            segments.append(write(buffer))  # noqa: PERF401 - on failure, written segments are needed
         payload = write(stream) if len(stream) >= least else stream
     except BaseException:
         if free is not None:

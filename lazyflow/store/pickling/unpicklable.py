@@ -1,7 +1,7 @@
-"""Where inside a value the object is that can't be pickled.
+"""Finds the object inside a value that can't be pickled.
 
-`pickle` says what it refused, and not where that is. The search descends from the value: of the
-parts of an object, as pickle would see them, it takes the first that can't be pickled alone, until
+`pickle` names the object that it refused, but not its place. The search descends from the value: of
+the parts of an object, as pickle sees them, it takes the first that can't be pickled alone, until
 all parts can be and only the object itself is left. It halves the list of parts at each try, so a
 level costs about twice the failed pickling. It is bounded in depth and time and has no recursion of
 its own; an exception of the user's code on the way ends it with the path found so far.
@@ -29,9 +29,9 @@ from lazyflow.store.pickling.pickler import PROTOCOL, Pickler
 # -- containers nested deeper than pickle can follow --------------------------------------
 #
 # `pickle` calls itself for the items of a container, twice or more a level, up to Python's
-# recursion limit. But it does not descend into what it has pickled before. So inner containers go
-# first, each only a few levels above those before it, and the value itself comes last. Unpickling
-# has no recursion.
+# recursion limit. But it does not descend into objects that it has pickled before. So inner
+# containers go first, each only a few levels above those before it, and the value itself comes
+# last. Unpickling has no recursion.
 
 _LEVELS = 50  # between two containers that go first; a guess, far below the recursion limit
 _PLAIN = frozenset({list, tuple, set, frozenset, dict})
