@@ -1,7 +1,7 @@
 """Lazy values and arrays of lazyflow as dask's, and dask's as lazyflow's; nothing is computed.
 
-A task of one graph becomes a task of the other. Those of lazyflow keep in dask's hands what their
-options say, such as retries, and give what they give in lazyflow.
+A task of one graph becomes a task of the other. Under dask, lazyflow's tasks keep their options,
+such as retries, and their results.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _GIVEN = new_leaf(Delayed, VALUE, None)
 
 @dataclass(frozen=True)
 class _Parts:
-    """What dask is told of a lazy value; `made` has the same tasks, None if that is the value."""
+    """The parts of a lazy value for dask; `made` has the same tasks, None if that is the value."""
 
     graph: Any
     keys: list[Any]
@@ -150,7 +150,7 @@ _parts: WeakTable[Any, _Parts] = WeakTable()
 
 
 def dask_parts(x: Any) -> _Parts:
-    """Return what dask is told of a lazy value; the same again while that exists."""
+    """Return the parts of a lazy value for dask; the same object as long as the value exists."""
     subject = x.expr if isinstance(x, Array) else x
     found = _parts.get(subject)
     if found is None:
@@ -284,7 +284,7 @@ def _value(box: Any) -> Any:
 
 
 def _block(box: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a block with the dtype that its array says; dask hands on what functions return."""
+    """Return a block with the dtype of its array; dask passes on results as they are."""
     block = box.value
     if np.isscalar(block):
         block = np.asarray(block)

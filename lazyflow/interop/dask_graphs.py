@@ -2,10 +2,10 @@
 
 A graph of dask, in any form that dask's own schedulers take, becomes a graph of lazyflow, one task
 for each of its tasks. Values between them are passed in boxes that lazyflow does not look into, so
-that tasks get what they would get from dask: the objects themselves on threads.
+that tasks get the same objects as under dask: on threads, the objects themselves.
 
 While callbacks of `dask.callbacks` are active, dask's own loop decides, and hands each task to
-lazyflow's workers: `ProgressBar`, `Profiler` and `Cache` see what they see under dask.
+lazyflow's workers: `ProgressBar`, `Profiler` and `Cache` work as under dask.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _FlatNode(_Node):
         return _Box(node.func(*values))
 
 
-# -- what a node of dask evaluates to ------------------------------------------------------
+# -- the evaluation of dask's nodes --------------------------------------------------------
 #
 # `Task.__call__` of dask checks and copies the values for each node in a node. Here they are known
 # to be there.
@@ -129,7 +129,7 @@ def _called(task: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def _fused(graph: Mapping[Any, Any], wanted: Any, names: Sequence[Any], *given: Any) -> Any:
-    """Return what the tasks of a fused one give; each value is dropped after its last use."""
+    """Return the results of a fused task's tasks; each value is dropped after its last use."""
     __tracebackhide__ = True
     values = dict(zip(names, given, strict=True))
     uses = Counter(chain.from_iterable([node.dependencies for node in graph.values()]))
@@ -154,7 +154,7 @@ def _fused(graph: Mapping[Any, Any], wanted: Any, names: Sequence[Any], *given: 
 
 
 def _evaluation(kind: type) -> Callable[[Any, Mapping[Any, Any]], Any] | None:
-    """Return what evaluates an argument of this type, given values by key; None for a literal."""
+    """Return a function that evaluates an argument of this type; None for a literal."""
     if issubclass(kind, Task) and kind.__call__ is Task.__call__:
         return _called
     if issubclass(kind, GraphNode):
@@ -179,8 +179,8 @@ def get(dsk: Any, keys: Any, **keywords: Any) -> Any:
     cache, callbacks, rerun_exceptions_locally
         As for dask's schedulers.
     chunksize, optimize_graph, func_loads, func_dumps
-        Taken, as dask's schedulers do, and not needed: lazyflow makes batches of tasks by what they
-        cost, and pickles by itself.
+        Accepted, as by dask's schedulers, without effect: lazyflow makes batches of tasks by their
+        measured durations, and has a pickler of its own.
 
     Raises
     ------
@@ -261,7 +261,7 @@ def _computed(
 
 
 def _graph_of(dsk: Any) -> Any:
-    """Return the graph in what a scheduler gets from dask.
+    """Return the graph in the object that dask gives a scheduler.
 
     The optimisation of delayed does nothing but cull the graph, layer by layer of one task, which
     takes longer than to run it: it is left out, since tasks are made of the needed nodes alone.
@@ -298,7 +298,7 @@ def tasks_of(dsk: Mapping[Any, Any], wanted: list[Any]) -> dict[Any, Delayed]:
         if not missing:
             made[key] = _task(node, tuple(names), made, place)
             continue
-        if key in opened:  # and what it needs was not made meanwhile
+        if key in opened:  # and its inputs were not made meanwhile
             order(dsk)  # raises dask's error for a cycle
             raise RuntimeError(f"Cycle detected in Dask: {key!r} needs itself")
         opened.add(key)
@@ -338,7 +338,7 @@ def _task(node: Any, names: Any, made: dict[Any, Delayed], place: Place) -> Dela
 def _call_of(
     node: Any, names: Any, made: dict[Any, Delayed]
 ) -> tuple[_Node, tuple[Delayed, ...]]:
-    """Return what calls a node, and the tasks of its inputs in order."""
+    """Return the function that calls a node, and the tasks of its inputs in order."""
     if not node.kwargs and node.func is not _execute_subgraph:
         inputs, positions = [], []
         for at, arg in enumerate(node.args):

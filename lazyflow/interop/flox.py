@@ -1,9 +1,9 @@
 """flox's reductions of groups, of chunked arrays: `groupby` and `resample` of xarray.
 
 flox knows which arrays compute later by type, dask's and cubed's, and would get others computed.
-What it does with an array in memory is one function, and for lazyflow's arrays that is done here
-with its own parts: each block is reduced by groups, and what is left of the groups is combined in a
-tree. What it has no such parts for, such as medians, is done with the grouped axes in one chunk.
+One function of flox reduces an array in memory; for lazyflow's arrays its steps are used here: each
+block is reduced by groups, and the results of blocks are combined in a tree. Reductions without
+such steps, such as medians, are done with the grouped axes in one chunk.
 """
 
 from __future__ import annotations

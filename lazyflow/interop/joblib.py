@@ -8,7 +8,7 @@ An array of at least ``max_nbytes`` is put into shared memory once for all calls
 and is read-only in the workers, as the files are that joblib's own backend maps; ``mmap_mode="c"``
 gives each call a copy. A `numpy.memmap` is mapped there by its own mode. Other arguments are copied
 for each batch and may be changed there. A worker that dies is replaced, and its batch runs again as
-often as ``lazyflow.config``'s ``crash_retries`` says. What differs from joblib's own processes:
+often as ``lazyflow.config``'s ``crash_retries`` says. Unlike joblib's own processes,
 workers that have run another ``initializer`` stay, and run the new one as well. Threads belong to
 this process: calls there share its arrays and its limits of threads, and an ``initializer`` is
 refused.
@@ -258,12 +258,12 @@ class LazyflowBackend(parallel.AutoBatchingMixin, parallel.ParallelBackendBase):
             self._shared.clear()
 
     def terminate(self) -> None:
-        """Forget what was measured; the workers stay for later calls."""
+        """Forget the measured durations; the workers stay for later calls."""
         self.reset_batch_stats()
 
 
 class _Batch:
-    """Some calls on their way, and what joblib wants called after them."""
+    """Some calls on their way, and joblib's callback for their end."""
 
     __slots__ = ("callback", "calls", "future")
 
@@ -308,7 +308,7 @@ def _keep_traceback(error: Exception) -> None:
         error.add_note(text)
 
 
-# -- what workers get ---------------------------------------------------------------------
+# -- functions that workers call ----------------------------------------------------------
 
 
 class _BatchPickler(cloudpickle.Pickler):

@@ -1,4 +1,4 @@
-"""What to write for names of dask.distributed that lazyflow does not have."""
+"""Hints for names of dask.distributed that lazyflow does not have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _NO_CLIENT = "tasks call compute(...) and submit(...) without a client"
-_AN_ACTOR = "an actor keeps what tasks share: counter = lf.actor(Counter)()"
+_AN_ACTOR = "an actor keeps shared state: counter = lf.actor(Counter)()"
 
 #: By the name in distributed, or of a method of its client.
 _NAMES = {
@@ -20,7 +20,7 @@ _NAMES = {
     "Variable": _AN_ACTOR,
     "cancel": "future.cancel()",
     "cluster": "lf.config.set(num_workers=4) sets the number of workers",
-    "fire_and_forget": "what was submitted is done even if its future is dropped",
+    "fire_and_forget": "submitted calls run even if their futures are dropped",
     "get_client": _NO_CLIENT,
     "get_worker": "lf.worker_state(init) keeps values in each worker",
     "performance_report": 'with lf.profile() as p: ..., then p.timeline("page.html")',

@@ -5,8 +5,8 @@ makes `xr.open_zarr`, `xr.open_dataset` and `.chunk` use it; xarray finds it by 
 the group ``xarray.chunkmanagers``, and so by its own import, not by lazyflow's.
 
 Its methods have the names and parameters of
-``xarray.namedarray.parallelcompat.ChunkManagerEntrypoint``, which say what they do. dask's keywords
-that name tasks or say how a graph is written (`name`, `inline_array`) are taken and mean nothing.
+``xarray.namedarray.parallelcompat.ChunkManagerEntrypoint``, which documents them. dask's keywords
+for names of tasks and forms of graphs (`name`, `inline_array`) are accepted without effect.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class LazyflowManager(ChunkManagerEntrypoint[Array]):
         return la.map_blocks(binop, before, scanned, chunks=scanned.chunks, dtype=dtype)
 
 
-#: Where xarray asks for dask's arrays and means any that is computed later. What asks for dask's
-#: graph, `xarray.namedarray`, is not among them.
+#: Modules of xarray that test for dask's arrays and mean any lazy array. `xarray.namedarray`, which
+#: wants dask's graph, is not among them.
 _MODULES: tuple[Any, ...] = (fit, weighted, accessor_dt, duck_array_ops, indexing)
 
 
@@ -193,7 +193,7 @@ def _with_flox(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class _IsLazy:
-    """Tells whether an array is computed later: lazyflow's, or what xarray takes for such."""
+    """Tells whether an array is lazy: lazyflow's, or one that xarray takes for lazy."""
 
     theirs: Callable[[Any], bool]
 
@@ -229,14 +229,14 @@ def _picked(values: Any, places: Any) -> Any:
 
 
 class Declared:
-    """A function whose results get the dtypes that were said for them.
+    """A function whose results are cast to the declared dtypes.
 
-    dask hands on what a function returns. Here an array has the dtype that it says, and xarray says
-    some that its functions do not keep to, such as float32 of `interp`.
+    dask passes on results as they are. Here an array has its declared dtype, and xarray declares
+    some that its functions do not return, such as float32 of `interp`.
     """
 
     def __init__(self, func: Callable[..., Any], dtypes: Any) -> None:
-        update_wrapper(self, func)  # what the function takes, such as block_info, is seen
+        update_wrapper(self, func)  # so that its parameters, such as block_info, are seen
         self.func = func
         self.dtypes = dtypes if isinstance(dtypes, list | tuple) else [dtypes]
 
@@ -277,7 +277,7 @@ def _end(block: Any, preop: Callable[..., Any] | None, axis: int) -> Any:
 
 
 def _carries(ends: Any, binop: Callable[..., Any], ident: Any, axis: int) -> Any:
-    """Return for each block what is before it."""
+    """Return for each block the accumulated values before it."""
     first = np.full_like(ends.take([0], axis), ident)
     found = [first]
     for k in range(ends.shape[axis] - 1):

@@ -2,7 +2,7 @@
 
 On a ThreadPoolExecutor (and subclasses) the executor's threads work on a run as the threads of
 lazyflow's own pool do. On any other executor each task is submitted by itself; if the executor
-pickles what it is given, the call is pickled by cloudpickle. All results return to the caller's
+pickles its calls, cloudpickle does it. All results return to the caller's
 process.
 """
 
@@ -31,7 +31,7 @@ from lazyflow.schedulers.threads import Slots, SlotWorker
 
 
 class _Base:
-    """What both schedulers of executors share: how a run starts, and waiting, a plain sleep."""
+    """The common base of both schedulers: the start of a run, and waiting, a plain sleep."""
 
     options: frozenset[str] = frozenset({"priority"})
 
@@ -157,7 +157,7 @@ class ThreadExecutorScheduler(_Base):
 
     @contextmanager
     def blocked(self, me: _ExecutorThread) -> Iterator[None]:
-        """While the thread sleeps inside a task, let others do what it would have done."""
+        """While the thread sleeps inside a task, let others do its work."""
         with self._lock:
             self._asleep += 1
         me.give_slots_back()
@@ -230,11 +230,11 @@ def _portable_again(data: bytes) -> _Portable:
 class _Raised:
     """The exception that a task raised, or its record."""
 
-    def __init__(self, what: BaseException | tuple[Any, ...]) -> None:
-        self.what = what
+    def __init__(self, cause: BaseException | tuple[Any, ...]) -> None:
+        self.cause = cause
 
     def error(self) -> BaseException:
-        return self.what if isinstance(self.what, BaseException) else rebuilt(self.what)
+        return self.cause if isinstance(self.cause, BaseException) else rebuilt(self.cause)
 
 
 class ExecutorScheduler(_Base):
@@ -334,7 +334,7 @@ class ExecutorScheduler(_Base):
                 run.observers.tell(Observer.task_ended, run, i)
                 run.deliver(i, value)
             self._pump(run.attached)
-        except BaseException as bug:  # executors swallow what callbacks raise
+        except BaseException as bug:  # executors swallow exceptions of callbacks
             run.cancel(bug)
 
     def _end_badly(

@@ -55,7 +55,7 @@ class Part:
         return values[0] if len(values) == 1 else values
 
     def word_travels(self) -> None:
-        """Let workers in other processes hear what the caller just dropped."""
+        """Let workers in other processes hear which values the caller just dropped."""
         gc.collect()
         if not self.shares_memory:
             self.compute(lazyflow.delayed(inc)(1), num_workers=2)

@@ -1,4 +1,4 @@
-"""Contract: errors keep their type, say where they come from, and end nothing but their task."""
+"""Contract: errors keep their type, say where they come from, and end only their task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDINGS = [SystemExit, KeyboardInterrupt, GeneratorExit, StopIteration, asyncio.
 
 
 class Recorder(Observer):
-    """Writes down what it hears."""
+    """Writes down the events."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []

@@ -63,7 +63,7 @@ class ResultContract(Part):
     def test_calls_of_every_form(self, seed: int) -> None:
         """Positions, keywords, literals, lazy values and containers of both, in any mixture.
 
-        The same function again and again: a worker has ways of its own for what it knows.
+        The same function is called again and again: a worker takes a shorter way for it then.
         """
         rng = random.Random(seed)
 

@@ -1,6 +1,6 @@
 """Signals between a test and its tasks, in whichever thread or process those run; and these tasks.
 
-A tally of what happened, a gate to wait at, a barrier, a level that goes up and down. Each is
+A tally of events, a gate to wait at, a barrier, a level that goes up and down. Each is
 the path of files that its pickled copies reach too, so tasks must see the test's file system. No
 wait polls, none is for ever, and all end when the test's process does. The files go with the
 object that was made first. Named pipes are needed: POSIX only.
@@ -44,7 +44,7 @@ def _remove(folder: str, maker: int) -> None:
 
 
 class Tally(_Files):
-    """A list of what happened, in order: items that JSON can hold.
+    """A list of events, in order: items that JSON can hold.
 
     >>> ran = Tally()
     >>> ran.add("first"), ran.add("second"), ran.items(), len(ran)
@@ -199,9 +199,9 @@ def _highest(changes: list[int]) -> int:
     return most
 
 
-# A named pipe is a bell that goes on ringing: who comes to read finds what was written, until
-# somebody reads it. Its maker keeps it open both ways: without a reader no one could write, and
-# when the maker is gone those who wait for it hear so.
+# A named pipe is a bell that goes on ringing: a late reader finds the byte, until one has read it.
+# Its maker keeps it open both ways: without a reader no one could write, and when the maker is gone
+# those who wait for it hear so.
 
 
 def _make_pipe(maker: _Files) -> str:
@@ -263,7 +263,7 @@ def inc(x: Any) -> Any:
 
 
 def given(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what it was called with."""
+    """Return the arguments."""
     return args, kwargs
 
 

@@ -1,6 +1,6 @@
 """Contract: no task can change a value that another task sees, and results are the caller's.
 
-Arrays in containers are protected, too, and what a call is given is a snapshot.
+Arrays in containers are protected, too, and the arguments of a call are snapshots.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def _largest(array: Any, _: Any = None) -> float:
 
 
 class SharingContract(Part):
-    """What several tasks, or the caller and a task, share."""
+    """Objects that several tasks, or the caller and a task, share."""
 
     @pytest.mark.parametrize("size", SIZES)
     @pytest.mark.parametrize("form", WITH_DATACLASSES)

@@ -27,13 +27,13 @@ class ActorJob(Protocol):
     """One call, as an executor runs it."""
 
     def waits(self) -> Sequence[TaskFuture]:
-        """Return what has to be done before it can begin."""
+        """Return the step that has to run before it can begin."""
 
     def begin(self) -> Any:
         """Make the call; return its value, or a coroutine that will."""
 
     def finish(self, box: list[Any]) -> None:
-        """Replace a lazy value in `box` by what it stands for; may wait for it."""
+        """Replace a lazy value in `box` by its value; may wait for it."""
 
     def done(self, box: list[Any]) -> None:
         """Receive the value, the only item of `box`."""
@@ -45,7 +45,7 @@ class ActorJob(Protocol):
 def run_here(job: ActorJob) -> None:
     """Run a job in this thread until it has ended."""
     try:
-        with as_worker():  # a call gives back what it has in use of this worker, as a task does
+        with as_worker():  # a call gives back the worker's resources, as a task does
             box = [job.begin()]
             while inspect.iscoroutine(box[0]):
                 box[0] = to_the_end(box[0])
@@ -204,7 +204,7 @@ async def _run_async(job: ActorJob, slots: asyncio.Semaphore) -> None:
 
 
 async def _finished(job: ActorJob, box: list[Any]) -> None:
-    """Finish a lazy value in a thread beside: other calls go on, and may be what it waits for."""
+    """Finish a lazy value in another thread: it may wait for other calls, which go on."""
     ended = TaskFuture("a result", None)
 
     def finish() -> None:

@@ -1,4 +1,4 @@
-"""What every scheduler knows of an actor: its description, and its calls.
+"""The description of an actor, and its calls, for every scheduler.
 
 A scheduler that can keep actors has ``make_actor(spec)``, which returns an `ActorHost`, and
 ``actors_share_memory = False`` when arguments do not reach them as the caller has them. All of it
@@ -105,7 +105,7 @@ class _Waits:
         return None
 
     def _is_ahead(self, future: TaskFuture, of: int) -> bool:
-        """Tell whether a call has yet to begin, or is what its actor runs."""
+        """Tell whether a call has yet to begin, or is running."""
         run = future.run
         if run is None:
             return False
@@ -139,7 +139,7 @@ waits = _Waits()
 
 
 def waiting_actor(spec: Any) -> WaitingActor | None:
-    """Return what threads of an actor note; None for one that runs several calls at once."""
+    """Return the record of an actor's threads; None for one that runs several calls at once."""
     if spec.concurrency > 1:
         return None
     return WaitingActor(waits.process, spec.number, spec.label)
@@ -159,7 +159,7 @@ def _nothing() -> None:
 
 
 class WatchedCall:
-    """What observers hear of a call; made only where there are observers.
+    """The record of a call for observers; made only where there are observers.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ class CallTimer:
         self._start = time()
 
     def times(self) -> CallTimes:
-        """Return what `WatchedCall.took` takes; the call ends now, in the thread that began it."""
+        """Return the arguments of `WatchedCall.took`; the call ends now, in its own thread."""
         cpu = None if self._before is None else thread_time() - self._before
         return self._start, time(), cpu
 
@@ -307,7 +307,7 @@ class ActorCall:
     begun
         Whether it has begun, in this process.
     watch
-        What its observers hear of, a `WatchedCall`; None: there are no observers.
+        A `WatchedCall`, for its observers; None: there are no observers.
     actor
         The number of its actor, if that was made by this process.
     """
@@ -571,7 +571,7 @@ class ActorHost(Protocol):
 
 
 def finish(box: list[Any], scheduler: Any) -> None:
-    """Replace the value in a box by what the future gets: compute lazy values, run iterators."""
+    """Replace the value in a box by that of the future: compute lazy values, run iterators."""
     kind = kinds[type(box[0])]
     if kind in (LAZY, COLLECTION):
         box[0] = _computed(box[0], scheduler)

@@ -1,9 +1,8 @@
 """An actor in its worker: the object, and where its calls run.
 
-Messages come in order and calls begin in that order. Each call has an answer of its own before
-the next one begins in the same thread, so that what a call waits for can't depend on an answer
-that is held back; the sender does not wait for answers, so calls follow each other without a
-pause.
+Messages come in order and calls begin in that order. Each call is answered before the next one
+begins in the same thread, so that no call waits for an answer that is held back. The sender does
+not wait for answers, so calls follow each other without a pause.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class ActorInstance:
         making = _ConstructorCall(self, message)
         count = message.max_concurrency
         self.is_async = message.is_async
-        if message.is_async:  # a constructor may make what belongs to the loop
+        if message.is_async:  # a constructor may make objects of the loop
             self._executor = call_executors.LoopExecutor(_NAME, count, context)
         elif not port.runs_here:
             self._executor = call_executors.ThreadsExecutor(_NAME, count, context)

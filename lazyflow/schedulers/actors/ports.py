@@ -1,15 +1,15 @@
 """The ends by which an actor reaches the process that its object lives in, and the reverse.
 
 `RemoteActor` on the caller's side and `ActorInstance` in the worker are the same for pools of
-processes and for engines. What differs is behind four small classes, of which three are protocols::
+processes and for engines. The differences are behind four small classes, three of them protocols::
 
     caller                                worker
     RemoteActor -- HostPort               WorkerPort -- ActorInstance
          |                                     |             |
       ActorLink ~~ messages, answers ~~~~~~~~~~+         CallInputs
 
-A `HostPort` is what keeps the process, an `ActorLink` the way to one such process: an actor that
-is started again gets a new link.
+A `HostPort` keeps the process, and an `ActorLink` leads to one such process: an actor that is
+started again gets a new link.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import unsendable
 
 #: How a call ended, the first item of an outcome: (VALUE, plain value), (PACKED, packed value),
-#: (FAILURE, record of the error, description of the arguments), (KEPT, bytes of what the worker
+#: (FAILURE, record of the error, description of the arguments), (KEPT, bytes that the worker
 #: keeps). Of a call with the flag TIMED, the last item is its `CallTimes`, or None.
 VALUE, PACKED, FAILURE, KEPT = range(4)
 
@@ -66,7 +66,7 @@ class MakeActor(NamedTuple):
 
 @dataclass
 class ProcessEnd:
-    """What is known of the end of an actor's process.
+    """Facts about the end of an actor's process.
 
     how, where
         In words, as in ``"ended by SIGKILL"`` and ``"process 12"``.
@@ -234,7 +234,7 @@ class CallInputs(Protocol):
 
 
 class WorkerPort(Protocol):
-    """What a worker does for its actor. All but `inputs` may be called by any thread."""
+    """The worker, as its actor uses it. Any thread may call all methods but `inputs`."""
 
     scheduler: Any  #: computes lazy values that methods return
 

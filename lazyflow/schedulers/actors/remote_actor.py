@@ -94,7 +94,7 @@ class RemoteActor:
         Calls that were not sent, in order.
     late
         If several calls may be under way at once, those whose inputs are not there: others pass
-        them, which may be what they wait for.
+        them, which they may wait for.
     under_way
         Calls that were sent and not answered, by number, in order.
     error
@@ -216,7 +216,7 @@ class RemoteActor:
 
     def _start(self) -> None:
         self._restart_is_due = self._states_due > 0
-        if self._restart_is_due:  # the new object begins with what is on its way
+        if self._restart_is_due:  # the new object begins with the state that is on its way
             return
         try:
             self._link = self.port.start(self)
@@ -399,7 +399,7 @@ class RemoteActor:
         self.port.pump_soon(self)
 
     def arrived(self, item: PackedCall) -> None:
-        """Queue a late call when its last input has arrived, and send what can be sent."""
+        """Queue a late call when its last input has arrived, and send all calls that can go."""
         if item in self.late and not item.missing:
             del self.late[item]
             self.waiting.append(item)

@@ -17,10 +17,10 @@ lazyflow never ends a cluster that the user started.
   connect to workers, they go through the scheduler, as with ``Client(direct_to_workers=False)``.
 - Arrays of more than the workers' memory: on distributed, large results are kept in memory up to
   ``distributed.worker.memory.target`` (60 %) of a worker's limit, and beyond in one file of the
-  worker, in its ``local_directory`` or in ``spill_folder``. ``memory_limit=`` is refused. What is
-  regrouped (rows to columns, a permutation, a long sort) beyond a fifth of all workers' memory goes
-  through files of the workers in one pass, and not as values of the cluster. On Ray all of this
-  is left to its own store of objects, which spills them.
+  worker, in its ``local_directory`` or in ``spill_folder``. ``memory_limit=`` raises. Values
+  that are regrouped (rows to columns, a permutation, a long sort), and take more than a fifth of
+  all workers' memory, go through files of the workers in one pass instead of the cluster. Ray
+  does all of this by its own store of objects, which spills them.
 - Exceptions of tasks never reach the engine's own error handling. A task that kills its workers
   fails with `WorkerDied`, and only that task fails; when the scheduler is gone, waiting ends with
   `SchedulerLost`. A kept result that is lost with its worker is made again there, unless one of its
@@ -74,11 +74,11 @@ TLS, and with workers and schedulers really killed; SLURM, Kubernetes and severa
 The modules::
 
     scheduler.py    the part of a scheduler that is the same for every engine
-    engine.py       the base class of engines: their thread, and what they learn about functions
+    engine.py       the base class of engines: their thread, and measurements of functions
 
     run.py          a run from beginning to end: arrivals and failures
     group_queue.py  which tasks form a group, which groups may start, and which the engine keeps
-    packing.py      what a run sends: groups, leaves and large literals; what can't be sent
+    packing.py      groups, leaves and large literals as they are sent; tasks that can't be sent
     outcome.py      results as the engine holds and moves them
     results.py      results as the caller holds them, and the errors when they are lost
 

@@ -1,4 +1,4 @@
-"""The base class of engines: what each of them offers, their thread, and what they learn.
+"""The base class of engines: their methods, their thread, and measurements of functions.
 
 An engine is the connection to one cluster. Its thread decides which groups of tasks go there, and
 runs all steps of runs and actors one after the other.
@@ -166,7 +166,7 @@ class Engine(ABC):
         if threading.current_thread() is not self._thread:
             self._thread.join(2.0)
 
-    # -- what it learns -----------------------------------------------------------------------
+    # -- measurements of functions ------------------------------------------------------------
 
     def learn(self, digest: bytes, count: int, seconds: float) -> None:
         """Update the mean time of calls of a function."""
@@ -303,7 +303,7 @@ class Engine(ABC):
 
 
 def _remember(known: OrderedDict[bytes, Any], digest: bytes, value: Any) -> None:
-    """Note what is known of a function; forget the one that was noted longest ago."""
+    """Note a measurement of a function; forget the oldest one."""
     known[digest] = value
     known.move_to_end(digest)
     if len(known) > _MOST_COSTS:

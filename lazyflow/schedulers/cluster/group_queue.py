@@ -22,7 +22,7 @@ from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.results import Put, too_much
 from lazyflow.store.sizes import size_of
 
-# -- A group of tasks that is one task of the engine, and what the engine keeps of it -----
+# -- a group of tasks that is one task of the engine, and the results that the engine keeps
 
 _numbers = count(1)
 
@@ -53,13 +53,13 @@ class TaskGroup:
     handle
         The engine's handle; None if the group is not submitted, or not needed any more.
     name
-        What the engine's own pages call it.
+        Its name on the engine's own pages.
     outputs
         Tasks whose results are used outside of the group.
     parts
         Those in parts, where not all have the same users; else empty: they are kept as one.
     place
-        Where it should run, of what is near to all workers; empty: where the engine likes.
+        The worker that should run it, if its inputs are near to all; empty: the engine chooses.
     share
         A number of the groups there that get their inputs together.
     waits
@@ -116,18 +116,18 @@ class TaskGroup:
         return self.handle
 
     def kept(self) -> Sequence[GroupPart | TaskGroup]:
-        """Return what the engine keeps of it: its parts, or itself."""
+        """Return the results that the engine keeps: its parts, or itself."""
         return self.parts or [self]
 
     def part_of(self, i: int) -> GroupPart | TaskGroup:
-        """Return what the engine keeps with a result: a part, or the group itself."""
+        """Return the part that holds a result, or the group itself."""
         return self._part_of.get(i, self)
 
     def divide(self, plan: Plan, group_of: Mapping[int, TaskGroup]) -> None:
         """Have the results kept in parts, unless all go to the same groups.
 
-        What groups of one share read is one part, however many these are. So where all is
-        regrouped the engine gets a few tasks for each source, not one for each pair.
+        All groups of one share read the same part. So where rows become columns, the engine gets a
+        few tasks for each source, not one for each pair.
         """
         inside = frozenset(self.members)
         parts: dict[frozenset[Any], GroupPart] = {}
@@ -178,7 +178,7 @@ _FEW_DONE = 64  # tasks: before that many are done, groups are made anew wheneve
 LONG = 0.5  # seconds after which tasks are taken to be long
 _SHOWN = 100  # tasks that are handed over singly when those before take long
 _SHARES = 3  # groups for each worker, at least, where the work is enough
-_OWN = 20e-6  # seconds that a task costs beside what its function takes
+_OWN = 20e-6  # seconds that a task costs beside its function
 
 
 class GroupQueue:
@@ -232,7 +232,7 @@ class GroupQueue:
         self._places: dict[int, tuple[str, int]] = {}  # and shares, by the last task of a group
         self._given: Counter[str] = Counter()  # bytes that groups read, by place
 
-    # -- what is known of functions -----------------------------------------------------------
+    # -- facts about functions ----------------------------------------------------------------
 
     def crash_retries_of(self, i: int) -> int:
         """Return how often a task runs again after the death of a worker that ran it."""
@@ -290,7 +290,7 @@ class GroupQueue:
         return too_much(self.plan.tasks[i], self.needs(i), self.engine.memory(), cause)
 
     def too_large(self) -> Iterator[int]:
-        """Yield the tasks that need more of what is there already than a worker can hold."""
+        """Yield the tasks that need more existing values than a worker can hold."""
         memory = self.engine.memory()
         if sum([self.size(i) or 0 for i in self._leaves]) > memory:
             for i in sorted(self.todo):
@@ -326,7 +326,7 @@ class GroupQueue:
             shares = _SHARES * width if width > 1 else 1
             seconds = min(max(total / shares, LEAST), MOST)
             limits = Limits(seconds, min(_PACKED, held), held)
-            alone: Collection[int] = ()  # what must not run again if another one ends the worker
+            alone: Collection[int] = ()  # they must not run again if another one ends the worker
             if plan.has_scheduler_options or not self._crash_retries:
                 alone = [i for i in todo if not self.crash_retries_of(i)]
             member_lists = clusters(
@@ -367,7 +367,7 @@ class GroupQueue:
         goes_by_itself = self.engine.has_priorities or not self.plan.priorities
         most = 1 << 62 if self.knows_all and goes_by_itself else 2 * self.engine.width()
         if goes_by_itself and self._is_stuck():
-            most = max(most, _SHOWN)  # an engine starts workers by what it was given
+            most = max(most, _SHOWN)  # an engine starts workers by the number of its tasks
         return min(most, self._limit) if self._limit else most
 
     def is_held_back(self) -> bool:
@@ -412,7 +412,7 @@ class GroupQueue:
         return [other for j, other in self._makers(group) if j not in self.failed]
 
     def _choose_place(self, group: TaskGroup, most: float) -> None:
-        """Choose the place and the share of a group that reads parts of what lies everywhere.
+        """Choose the place and the share of a group that reads parts of results on all workers.
 
         Its inputs were cut for at least two readers for each worker, and it reads as many of them.
         A share is of `most` bytes: a worker has to have room for all parts that a group needs.

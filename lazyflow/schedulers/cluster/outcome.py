@@ -43,7 +43,7 @@ class FileGone(Exception):
 
 
 ROWS = (tuple, list)  # containers whose arrays are kept as those that are results themselves
-KEEPER = "runs"  # of what is kept, in `lazyflow.info`
+KEEPER = "runs"  # of kept values, in `lazyflow.info`
 LARGE = 1 << 20  # bytes from which a literal travels by itself, once
 
 
@@ -56,7 +56,7 @@ class PackedValue:
     why
         Path of the object that can't be pickled, record of the error, type of the object.
     held
-        What has to live for as long as it may be read: actors whose handles are in it.
+        Actors whose handles are in it: they have to live for as long as it may be read.
     """
 
     stream: bytes = b""
@@ -154,7 +154,7 @@ def _aligned(room: Any, buffer: Any) -> Any:
 
 
 def _kept_buffer(buffer: Any, limit: int) -> Any:
-    """Return what is kept of memory that came in a message, whose array nothing else holds."""
+    """Return the stored form of memory from a message, whose array nothing else holds."""
     import numpy as np
 
     view = memoryview(buffer)
@@ -186,7 +186,7 @@ def _opened(value: Any) -> Any:
 
 
 def kept(array: Any, limit: int) -> Any:
-    """Return what is stored for an array, which is itself if there is no room in the file."""
+    """Return the stored form of an array, which is itself if there is no room in the file."""
     held = stand_in(array, KEEPER, is_own=True)
     try:
         make_room(limit)
@@ -217,7 +217,7 @@ class GroupOutcome:
     travelled
         Whether it was pickled; else it is the engine's own object, in a cluster of this process.
     end
-        What follows when it is gone.
+        A function that is called when it is gone.
     key
         The engine's name of it, where that is known.
     """
@@ -239,7 +239,7 @@ class GroupOutcome:
         return value.copied().owned() if type(value) is PackedValue else copied(_opened(value))
 
     def value(self, i: int) -> Any:
-        """Return a result, opened once, or each time what the file of spilled values may have."""
+        """Return a result, opened once; or each time, if the file of spilled values may have it."""
         value = self.values[i]
         if type(value) is PackedValue:
             found = value.opened()
@@ -276,7 +276,7 @@ class GroupOutcome:
         )
 
 
-#: What is called with each outcome that this process gets.
+#: Functions that are called with each outcome that this process gets.
 receivers: list[Callable[[GroupOutcome], object]] = []
 
 

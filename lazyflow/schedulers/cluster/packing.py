@@ -1,7 +1,7 @@
-"""What a run sends to an engine's workers: groups of tasks as bytes, and what they refer to.
+"""The messages of a run to an engine's workers: groups of tasks as bytes, and their leaves.
 
 Functions are named by digest and opened once per worker. Each task's arguments are pickled by
-themselves, so that what can't be pickled, or not be opened there, is that task's failure.
+themselves: if that fails, or the worker can't open them, only that task fails.
 Literals and functions that are large are not in the bytes: the engine holds them.
 """
 
@@ -28,9 +28,9 @@ from lazyflow.schedulers.core.snapshots import verify
 from lazyflow.schedulers.remote.calls import culprit, is_short, unsendable
 from lazyflow.store.pickling.unpicklable import Unpicklable
 
-# -- what an engine's own pages call a group: what it does, and of how many tasks ---------
+# -- names of groups on an engine's own pages: their functions and number of tasks --------
 #
-# distributed's pages, and what it learns of durations, go by the part of a key before its numbers;
+# distributed's pages and measured durations go by the part of a key before its numbers;
 # Ray's summary goes by the names of tasks. So groups of equal work have equal names.
 
 _MAX_NAMES = 3  # names that are shown
@@ -60,7 +60,7 @@ def group_name(kinds: Sequence[Task], count: int) -> str:
     return "+".join(names) + size
 
 
-# -- what a run sends ---------------------------------------------------------------------
+# -- the messages of a run ----------------------------------------------------------------
 
 PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 
@@ -131,7 +131,7 @@ class RunValues:
             given, given.replace(retries=self._retries))
 
     def lost(self, plan: Plan, members: Iterable[int]) -> Iterator[tuple[int, Task]]:
-        """Yield leaves that some tasks read and the engine has lost, with what made them."""
+        """Yield leaves that some tasks read and the engine has lost, with their makers."""
         for j in [j for i in members for j in plan.inputs[i] or ()]:
             value = self.leaves.get(j)
             if type(value) is EngineResult and self._engine.is_lost(value.handle):

@@ -21,7 +21,7 @@ class EngineResult(HeldValue):
     short
         The packed result, if it is small.
     outcome
-        What was fetched, with others; taken by the next `get`.
+        The fetched outcome, which came with others; taken by the next `get`.
     """
 
     __slots__ = ("outcome", "short", "task")

@@ -27,7 +27,7 @@ from lazyflow.schedulers.core.future import TaskFuture, when_all_done
 from lazyflow.schedulers.core.run import OffloadedRun
 from lazyflow.schedulers.remote import environment
 
-# -- what a run on a cluster waits for, in words ------------------------------------------
+# -- the groups that a run waits for, in words --------------------------------------------
 
 
 MOST_NAMES = 5  # of tasks, in a message
@@ -67,7 +67,7 @@ class Suspects:
         self.tasks: set[int] = set()
 
     def charge(self, group: TaskGroup, runs: int) -> None:
-        """Note that a group had so many runs, or none if it is still to get what it needs."""
+        """Note that a group had so many runs, or none if it still waits for inputs."""
         if all(other.done for other in self._queue.needed(group)):
             for i in group.members:
                 self._spent[i] = self._spent.get(i, 0) + runs
@@ -122,7 +122,7 @@ class EngineRun(OffloadedRun):
     name
         The name of the run for workers.
     head
-        What all groups are sent with: that name, the caller's environment for tasks, and the
+        The head of all groups' messages: that name, the caller's environment for tasks, and the
         options of the request that workers need (see work.py).
     under_way
         Groups that are submitted and not done, by number.
@@ -160,7 +160,7 @@ class EngineRun(OffloadedRun):
             [future for _, future in pending], partial(self.engine.post, self._go, pending))
 
     def deliver(self, i: int, value: Any) -> None:
-        """Never called: workers run what their tasks turn into."""
+        """Never called: workers run the lazy values that their tasks return."""
         raise AssertionError("runs that tasks turn into are the workers' own")
 
     def deliver_error(self, i: int, error: BaseException) -> None:
@@ -242,7 +242,7 @@ class EngineRun(OffloadedRun):
         if self.begun:
             self.engine.post(self.culled)
 
-    # -- what arrives -----------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------
 
     def reported(self, group: TaskGroup, details: Iterable[Any]) -> None:
         """Handle the report on a group. A group whose result was lost may report twice."""
@@ -309,7 +309,7 @@ class EngineRun(OffloadedRun):
         if not self.over:
             self.arrived(i, None)
 
-    # -- what goes wrong --------------------------------------------------------------------
+    # -- failures ---------------------------------------------------------------------------
 
     def lost(self, group: TaskGroup, error: BaseException) -> None:
         """Submit a group again, after an input was lost with the worker that held it."""

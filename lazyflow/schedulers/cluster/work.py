@@ -1,7 +1,7 @@
 """A group of tasks inside the worker of an engine, run by the loop of the sync scheduler.
 
-What tasks raise is kept as records. What the group returns is a `GroupOutcome`, which stays with
-the engine, and a report for the caller: failures, times, and the small results that it wants.
+Exceptions of tasks are kept as records. The group returns a `GroupOutcome`, which stays with the
+engine, and a report for the caller: failures, times, and the small results that it wants.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ __all__ = ["GroupRun", "Inside", "Work"]
 
 # -- events -------------------------------------------------------------------------------
 #
-# What happens to the tasks of a group: noted by its worker, told to the caller's observers.
+# Events of the tasks of a group: noted by its worker, told to the caller's observers.
 #
-# An event is a method of `Observer`, the number of the task, and what else the method gets; but a
+# An event is a method of `Observer`, the number of the task, and its other arguments; but a
 # failure comes without its error, which the report has, and times are by `time.time`.
 
 
@@ -67,11 +67,11 @@ class GroupLog(Observer):
         self._since = 0.0
 
     def watched(self, interval: float) -> AbstractContextManager[object]:
-        """Return a block in which what else is asked for is noted: nothing."""
+        """Return a block in which further events are noted: here none are."""
         return nullcontext()
 
     def close(self) -> None:
-        """Record what was noted meanwhile."""
+        """Record the events noted meanwhile."""
 
     def task_started(self, run: Any, i: int) -> None:
         if run is self.run:
@@ -136,7 +136,7 @@ class TimedGroupLog(GroupLog):
 
 
 def tell_observers(run: Any, events: Iterable[tuple[Any, ...]], sizes: Mapping[int, int]) -> None:
-    """Tell the observers of a run what a worker reports; `sizes` are those of large results."""
+    """Tell the observers of a run the events of a worker; `sizes` are those of large results."""
     ahead = time() - perf_counter()
     for event, i, *details in events:
         if event is Observer.task_ran:
@@ -174,7 +174,7 @@ class GroupReport(NamedTuple):
     times
         Number and seconds of calls, by digest of the function.
     events
-        What observers are to hear, in order: see `GroupLog`. Empty without observers.
+        Events for observers, in order: see `GroupLog`. Empty without observers.
     """
 
     number: int
@@ -194,7 +194,7 @@ class Inside(SyncScheduler):
 
 
 class GroupRun(SyncRun):
-    """The run of a group, or of what one of its tasks turned into."""
+    """The run of a group, or of a lazy value that one of its tasks returned."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -217,7 +217,7 @@ _lock = threading.Lock()
 class _FunctionOpener:
     """Opens one function for the tasks of a group, once in this process if it is code alone.
 
-    What fails is opened as a function that raises when it is called.
+    If that fails, it is opened as a function that raises when it is called.
     """
 
     def __init__(self, digest: bytes, payload: Any) -> None:
@@ -470,8 +470,8 @@ def _failed_leaf(error: BaseException) -> Task:
 #
 # The threads of an engine's worker in which groups run, kept from one group to the next.
 #
-# What tasks keep by thread, such as a worker state of scope "thread", is there for the groups to
-# come. There are as many threads as groups ran at once: a thread is free again before the engine
+# Objects that tasks keep by thread, such as a worker state of scope "thread", stay for later
+# groups. There are as many threads as groups ran at once: a thread is free again before the engine
 # learns that its group has ended. A thread whose group was given up ends with the group, since
 # another thread has taken its place.
 

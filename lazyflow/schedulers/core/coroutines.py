@@ -52,7 +52,7 @@ async def _cancellable(coroutine: Coroutine[Any, Any, Any], owner: Any) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """Return what a call has returned; if that is a coroutine, what it gives at its end."""
+    """Return the result of a call; if that is a coroutine, the result of the coroutine."""
     while value.__class__ is CoroutineType:
         try:
             value = to_the_end(value)

@@ -53,7 +53,7 @@ class TaskFuture:
         self._value: Any = None
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
-        # What logs an error that was never looked at, and whether it was.
+        # A finalizer that logs an error that was never looked at, and whether it was.
         self._unseen: tuple[LastCall, _ToldError] | None = None
         self._open = [None]  # the thread that pops it sets the outcome
         self._callbacks: list[Callable[[TaskFuture], None]] = []
@@ -171,7 +171,7 @@ class TaskFuture:
     def outcome(self, as_kept: bool = False) -> tuple[Any, BaseException | None]:
         """Return the value and the error of a done future; the error has the task's frames only.
 
-        With `as_kept`, a run gets what stands for the value below `memory_limit`.
+        With `as_kept`, a run gets the stand-in for a value below `memory_limit`.
         """
         if as_kept and kinds[type(self._value)] == KEPT:
             return self._value, None

@@ -21,7 +21,7 @@ Line: TypeAlias = tuple[str, str, int]
 #: The lines that a task is at, from its own function down to the innermost one.
 Stack: TypeAlias = tuple[Line, ...]
 
-_DEEPEST = 80  # lines of a stack; what is further in counts for the last of them
+_DEEPEST = 80  # lines of a stack; deeper ones count for the last of them
 _IDLE = 0.5  # seconds without tasks after which a sampler ends by itself
 
 #: Code that calls tasks: its frames are not shown.
@@ -94,7 +94,7 @@ class Sampler:
     running
         Returns the tasks that run now.
     take
-        Is called with what names a task, its `Stack`, and the seconds that it stands for.
+        Is called with the name of a task, its `Stack`, and the seconds of the sample.
     then
         Is called after each look.
     outer

@@ -72,7 +72,7 @@ Watches = dict[int, list[Watch]]
 
 
 def snapshot(plan: Plan) -> tuple[Plan, Watches]:
-    """Return a plan whose literals the caller can't change, and what watches those it can.
+    """Return a plan whose literals the caller can't change, and watches of those it can.
 
     The watches of an array are those of the tasks that read it, by their numbers.
     """
@@ -108,7 +108,7 @@ def verify(watches: Watches, i: int, task: Task) -> None:
 
 
 class Taken:
-    """What has been copied for one run, or an expression: each array, frame and buffer once."""
+    """The copies made for one run, or an expression: of each array, frame and buffer once."""
 
     def __init__(self) -> None:
         self.all: Watches = {}
@@ -130,7 +130,7 @@ class Taken:
         return Binder(template, bind.holes, makers, bind.n_positional, bind.names)
 
     def part(self, value: Any) -> Any:
-        """Return a literal with copies of what in it can be changed and is small."""
+        """Return a literal with copies of its small, editable parts."""
         if not forms[type(value)]:
             return value
         if kinds[type(value)] == ARRAY:

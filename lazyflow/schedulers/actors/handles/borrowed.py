@@ -37,7 +37,7 @@ from lazyflow.system import at_fork
 
 T = TypeVar("T")
 
-#: What a pickle is made of: the stream, and its buffers.
+#: A pickle: the stream, and its buffers.
 Packed = tuple[bytes, Sequence[Any]]
 
 
@@ -86,10 +86,10 @@ class BorrowedActor:
         self._send_ready()
         with self._lock:
             if item in self._waiting and item.flags & BLOB:
-                item.arguments = _copied(item.arguments)  # the caller may change what it has given
+                item.arguments = _copied(item.arguments)  # the caller may change them
 
     def arrived(self, item: PackedCall) -> None:
-        """Send what can be sent, when the last input of a call has arrived."""
+        """Send the calls that can be sent, when the last input of a call has arrived."""
         if not item.missing:
             self._send_ready()
 
@@ -104,7 +104,7 @@ class BorrowedActor:
                 self._waiting.remove(item)
                 if not item.call.future.done() and not self._sent(item):
                     failed.append(item)
-        for item in failed:  # what is called back may call this actor
+        for item in failed:  # a callback may call this actor
             if item.error is not None:
                 item.call.future.set_error(item.error)
             else:
@@ -149,7 +149,7 @@ class BorrowedActor:
 
 
 def _message(number: int, item: PackedCall) -> tuple[tuple[Any, ...], list[Any]]:
-    """Return what follows the number of the request of a call, and the buffers."""
+    """Return the request of a call without its number, and the buffers."""
     buffers: list[Any] = []
 
     def counted(packed: Packed) -> tuple[bytes, int]:
@@ -207,7 +207,7 @@ class OwnerLink:
         self._thread = threading.Thread(target=self._read, name="lazyflow-owner", daemon=True)
         self._thread.start()
 
-    # -- what is asked -----------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------
 
     def ask(self, kind: int, what: Any) -> TaskFuture:
         """Ask the owner for something; return the future of its answer, None if it is gone."""
@@ -254,7 +254,7 @@ class OwnerLink:
             return False
         return True
 
-    # -- what comes --------------------------------------------------------------------------
+    # -- messages of the owner ---------------------------------------------------------------
 
     def _read(self) -> None:
         _is_reading.is_it = True
@@ -292,7 +292,7 @@ class OwnerLink:
             when_all_done(tuple(_unheld), partial(self._sent, (CANCEL, n)))
 
     def _end(self) -> None:
-        """Fail what was asked: the owner is gone."""
+        """Fail the pending requests: the owner is gone."""
         self.is_over = True
         self._peer.close()
         with _lock:
@@ -375,9 +375,9 @@ def wait_until_held() -> None:
 
 
 def find(name: str, address: Address, make: Callable[..., T]) -> T | None:
-    """Return what `make` makes of the living actor of a name in another process, if there is one.
+    """Return the handle that `make` builds for a living actor in another process; None if none.
 
-    It gets the number of the actor, and what its handle is made of.
+    It gets the number of the actor, and the parts of its handle.
     """
     link = link_to(address)
     address_and_name = None if link is None else link.ask(FIND, name).outcome_now()[0]

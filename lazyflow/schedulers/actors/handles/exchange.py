@@ -38,11 +38,11 @@ class Lent(Protocol):
     ) -> TaskFuture:
         """Have a method called for a borrower, whose call was made at `place`. Never sleeps.
 
-        `hide` is what its notes do not show, as in `Options`.
+        `hide`: parameters that its notes do not show, as in `Options`.
         """
 
     def described_handle(self) -> tuple[Any, ...]:
-        """Return what a handle in another process is made of, beside address and number."""
+        """Return the parts of a handle in another process, beside address and number."""
 
 
 class ActorExchange:
@@ -93,7 +93,7 @@ class ActorExchange:
         return self._actors.get(number)
 
     def close(self) -> None:
-        """Let go of all borrowers, and of what was kept for them."""
+        """Drop all borrowers, and the objects that were kept for them."""
         with self._lock:
             listeners, self._listeners = self._listeners, []
             self._hosts = set()
@@ -185,7 +185,7 @@ class _BorrowerLink:
         self._in_answers: dict[int, list[Lent]] = {}  # actors that the borrower does not hold yet
 
     def serve(self) -> None:
-        """Do what the borrower asks for, in order, until its connection ends."""
+        """Answer the borrower's requests, in order, until its connection ends."""
         threading.Thread(target=self._answer, name="lazyflow-answers", daemon=True).start()
         try:
             with borrowed.reading():
@@ -283,7 +283,7 @@ class _BorrowerLink:
         except OSError:  # it is gone
             pass
         finally:
-            self.peer.close()  # so that it does not wait for what can't be sent
+            self.peer.close()  # so that it does not wait for an answer that can't be sent
 
     def _answer_call(self, n: int, future: TaskFuture) -> None:
         value, error = future.outcome()

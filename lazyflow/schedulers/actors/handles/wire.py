@@ -31,7 +31,7 @@ PIN = 2  # number of the request, and of the actor: keep it for good. Answered a
 CALL = 3  # number of the request, number of the actor, method, place, what is hidden,
 #         flags, binding, stream
 CANCEL = 4  # number of the request whose answer is not wanted any more
-FIND = 5  # number of the request, and a name: answered by None, or by what a handle is made of
+FIND = 5  # number of the request, and a name: answered by None, or by the parts of a handle
 #         and then the actor is held, as by HOLD
 AWAITED = 6  # number of a call, and the `WaitingActor` that sleeps until it has ended
 #: and the owner:

@@ -2,7 +2,7 @@
 
     link.py     the caller's end: the port of all actors, the link to each
     worker.py   the end inside the engine's worker
-    journal.py  what goes between the ends, and a file that outlives the process: what was done
+    journal.py  the messages between the ends, and a file of the calls that outlives the process
 
-See `lazyflow.schedulers.actors` for what actors of all schedulers have in common.
+See `lazyflow.schedulers.actors` for the actors of all schedulers.
 """

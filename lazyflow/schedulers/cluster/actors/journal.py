@@ -136,7 +136,7 @@ class Journal:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _lose(self, error: OSError) -> None:
-        """Go on without: what is in the file would be wrong from now on."""
+        """Go on without the file, whose contents would be wrong from now on."""
         self.trouble = f"{type(error).__name__}: {error}"
         if self._fd >= 0:
             with suppress(OSError):
@@ -195,7 +195,7 @@ def read(name: str, base: str | None = None) -> Entries | None:
 
 
 def entries(fd: int) -> Entries | None:
-    """Return what is in the journal of a process that has ended, and close it."""
+    """Return the entries in the journal of a process that has ended, and close it."""
     with open(fd, "rb") as file:
         data = file.read()
     if len(data) < _HEAD.size:  # it was given up
@@ -237,7 +237,7 @@ class ActorMessages:
     given: list[GivenInput] = field(default_factory=list)
 
     def parts(self) -> tuple[Any, ...]:
-        """Return what another one can be made of, which pickles in a third of the time."""
+        """Return the fields, which make an equal one, and pickle in a third of the time."""
         return self.make, self.calls, self.skipped, self.given
 
     def __bool__(self) -> bool:
@@ -246,7 +246,7 @@ class ActorMessages:
 
 @dataclass
 class CallAnswer:
-    """The outcome of a call, and the state after it; KEPT stands for what the engine keeps."""
+    """The outcome of a call, and the state after it; KEPT: the engine keeps that part."""
 
     number: int
     outcome: tuple[Any, ...]

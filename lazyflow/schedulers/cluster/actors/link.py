@@ -89,14 +89,14 @@ class EngineLink(ports.ActorLink, ABC):
 
     @abstractmethod
     def ask_for_journal(self, then: Callable[[journal.Entries | None], None]) -> None:
-        """Have another process read the journal; call `then` with what it finds, or None."""
+        """Have another process read the journal; call `then` with the entries, or None."""
 
     @abstractmethod
     def release(self) -> None:
         """Release the engine's actor, which ends by that."""
 
     def began_at(self, where: str, journal_name: str, base: str | None = None) -> None:
-        """Note what the actor's process is, and open its journal if it is on this machine."""
+        """Note the actor's process, and open its journal if it is on this machine."""
         self.where, self.journal_name = where, journal_name
         self._journal = journal.claimed(journal_name, base)
         if self._is_over:

@@ -6,7 +6,7 @@
     workers.py     the workers of its cluster, which of them may run a group, and the cluster that
                    is started where there is none
     in_worker.py   groups in a worker
-    worker_memory.py  their large results there, in a file beyond what the worker may keep
-    worker_files.py  files of workers through which tasks hand over what is regrouped
+    worker_memory.py  their large results there, in a file beyond the worker's limit
+    worker_files.py  files of workers through which tasks exchange parts of results
     actors.py      actors in a worker, and the way to them
 """

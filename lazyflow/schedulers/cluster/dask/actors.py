@@ -1,4 +1,4 @@
-"""Actors on a dask.distributed cluster: what is in a worker, and the way to it.
+"""Actors on a dask.distributed cluster: the end in a worker, and the way to it.
 
 An actor is one of distributed's own (``actor=True``): it stays in the worker that made it, and
 that worker's loop passes messages to it. Of the rest of distributed's actors nothing is used: its
@@ -43,7 +43,7 @@ from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 # By itself distributed has the data of a client pass through the scheduler, which takes more than
 # twice the time. But a client may be where workers can't be connected to, behind a gateway, and
 # then each attempt takes half a minute. So an attempt is waited for shortly, and only once, while
-# what does not come in time goes through the scheduler.
+# other messages go through the scheduler.
 
 
 LARGE = 1 << 20  # bytes that are worth a new connection, which takes some milliseconds
@@ -264,9 +264,9 @@ class DaskLink(EngineLink):
         super().__init__(engine, actor)
         self._reference = reference
         self._direct = direct
-        # The form of a collection's item. What stands before the comma is a group of its own: of
-        # many actors in one group the scheduler thinks that they are the beginning of a graph, and
-        # keeps them back. What stands before the "-" is the prefix, of which it keeps statistics
+        # The form of a collection's item. The part before the comma is a group of its own: the
+        # scheduler takes many actors in one group for the beginning of a graph, and
+        # keeps them back. The part before the "-" is the prefix, of which it keeps statistics
         # for ever: all actors share it.
         self.key = f"('lazyflow_actor-{next(_numbers)}_{_unique}')"
         self._address: str | None = None

@@ -210,8 +210,7 @@ def refuse_on_loop(client: Any) -> None:
 def refuse_in_fork(client: Any) -> None:
     """Raise SchedulerLost if a client is that of the parent of this process.
 
-    Its event loop was in a thread that the child of a fork has not: what is asked of it would be
-    waited for without end.
+    Its event loop was in a thread that the child of a fork has not: requests would wait for ever.
     """
     if client.status != "running":
         return
@@ -222,7 +221,7 @@ def refuse_in_fork(client: Any) -> None:
 
 
 def forked() -> SchedulerLost:
-    """Return the error of what is asked of the parent's client in the child of a fork."""
+    """Return the error of requests to the parent's client in the child of a fork."""
     return SchedulerLost(
         f"this process (pid {os.getpid()}) is the child of a fork, and the distributed.Client "
         "that it uses is its parent's, whose connection and threads it has not. Make a client "

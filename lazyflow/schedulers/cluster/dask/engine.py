@@ -42,7 +42,7 @@ from lazyflow.store.exchange_file import need_a_file
 
 _MESSAGE = 4 << 20  # bytes of payloads in one message, about
 _PATIENCE = 2.0  # seconds that the engine's thread gets at the end of Python
-_ANSWER = 1.0  # seconds that workers get to report what they run
+_ANSWER = 1.0  # seconds that workers get to report the tasks that they run
 
 
 def _host_for_workers(scheduler: str) -> str | None:
@@ -94,7 +94,7 @@ class DaskEngine(Engine):
         return self._workers.memory()
 
     def exchange(self, size: int, at_once: int) -> WorkerFiles | None:
-        """Return files for what is handed over, if the workers' memory can't hold it."""
+        """Return files for parts that are exchanged, if the workers' memory can't hold them."""
         client = self.reference.or_none()
         if client is None or client.asynchronous:  # to ask would stop its event loop
             return None
@@ -179,7 +179,7 @@ class DaskEngine(Engine):
         for run, group, payload, deps, _ in submissions:
             refs = [TaskRef(dep.current_handle().key) for dep in deps]
             handle = group.handle
-            # What needs nothing is not begun before what can go on: see the scheduler's queue.
+            # Groups without inputs begin after those that can go on: see the scheduler's queue.
             graph[handle.key] = TheirTask(
                 handle.key, run_group, handle.key, payload, self.topic, counted, *refs,
                 _data_producer=not refs)
@@ -192,7 +192,7 @@ class DaskEngine(Engine):
                 graph[part.handle.key] = TheirTask(
                     part.handle.key, part_of_group, part.handle.key, TaskRef(handle.key),
                     part.outputs)
-            for kept in group.kept():  # of what is cut into parts, nothing else stays
+            for kept in group.kept():  # of a group that is cut into parts, only these stay
                 failed = partial(self.post, self._failed, run, group, handle.key)
                 states[kept.handle.key] = WatchedState(kept.handle.key, failed)
             self._groups[group.number] = run, group
@@ -266,7 +266,7 @@ class DaskEngine(Engine):
         client.run(give_up_groups, name, numbers, wait=False, on_error="ignore")
 
     def drop_named(self, name: str) -> None:
-        """Have workers let go of what they keep by a name."""
+        """Have workers drop the object that they keep by a name."""
         self.post(self._drop_named, name)
 
     def _drop_named(self, name: str) -> None:
@@ -371,8 +371,8 @@ dask.base.normalize_token.register(_Graph, lambda graph: str(next(iter(graph))))
 def _placed(get: Callable[[], Any], places: defaultdict[Any, list[str]]) -> Any:
     """Submit groups, some of which should run at a place, unless the caller has said where.
 
-    They are as near to all workers, or need nothing. The scheduler would choose by what runs when
-    they are ready, and one worker could end with twice its share of what is kept. Where resources
+    They are as near to all workers, or need nothing. The scheduler would choose by the load at that
+    time, and one worker could end with twice its share of kept values. Where resources
     are asked for, it would take a place for more than a wish, or break.
     """
     if not places or not dask.get_annotations().keys().isdisjoint(("workers", "resources")):

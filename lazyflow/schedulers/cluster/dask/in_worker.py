@@ -1,8 +1,8 @@
 """Groups in a worker of distributed.
 
 A group of tasks is one task there: a coroutine that has a thread of the worker's own pool run the
-group, so that profiles, ``worker_client()`` and ``secede()`` are in its tasks what they are in
-distributed's own. A group that is given up while it runs ends at once for the cluster; its thread
+group, so that profiles, ``worker_client()`` and ``secede()`` work in its tasks as in distributed's
+own. A group that is given up while it runs ends at once for the cluster; its thread
 leaves the pool, and another one gets its slot. Reports to the caller go with the events of the
 cluster.
 """
@@ -33,7 +33,7 @@ _PATIENCE = 1.0  # seconds that a task waits for others before it gives its slot
 class _WorkerSlot:
     """The slot of a task in its worker, which other tasks get when it waits for long.
 
-    What it waits for may need a slot: an actor is made by a task, and may not be there yet.
+    The call that it waits for may need a slot: an actor is made by a task, perhaps a later one.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ async def give_up_groups(name: str, numbers: list[int]) -> None:
 
 
 async def drop_kept(name: str) -> None:
-    """Let go of what the worker keeps by a name, beside its loop: that may run the user's code."""
+    """Drop the object that the worker keeps by a name; in a thread: it may run the user's code."""
     await asyncio.to_thread(task_resources.drop, name)
 
 

@@ -95,14 +95,14 @@ class DistributedScheduler(EngineScheduler, HasFiles, ReportsInfo):
             self._cluster = started(config.get("num_workers") or config.default_workers())
         except RuntimeError as error:
             raise RuntimeError(
-                "the workers of a cluster on this machine did not start. In a script, what starts "
-                "them must be below `if __name__ == \"__main__\":`, since each of them imports "
-                "the script; else see the error above"
+                "the workers of a cluster on this machine did not start. In a script, the code "
+                "that starts them must be below `if __name__ == \"__main__\":`, since each of them "
+                "imports the script; else see the error above"
             ) from error
         return distributed.Client(self._cluster, set_as_default=False)
 
     def exchange(self, size: int, at_once: int) -> Any:
-        """Return files in the workers for what their memory can't hold; None: it can."""
+        """Return files in the workers for parts that their memory can't hold; None: it can."""
         return None if self._here() is not None else self.engine().exchange(size, at_once)
 
     def info(self) -> dict[str, Any]:

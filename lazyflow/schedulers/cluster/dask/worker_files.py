@@ -1,13 +1,13 @@
-"""Files in workers, through which tasks hand over what is regrouped and does not fit into memory.
+"""Files in workers, through which tasks exchange parts of results that do not fit into memory.
 
-What one file is on one machine (store/exchange_file.py) is here one file for each worker that
+On one machine there is one file (store/exchange_file.py); here there is one for each worker that
 writes: a task appends the parts of a block to that of its worker, and returns where they are
 (`Written`). So each part is written once and read once, in a few tasks for each block, and nothing
 of it is a value of the cluster. Readers get their stretches from the files themselves, where these
 are open on the same machine, and ask the other workers for them elsewhere.
 
 When a worker has ended, its files have, too: a group of tasks that finds one gone has the scheduler
-make again what told of it (`make_again`), as it does with results that are lost, and waits.
+make the results again that named it (`make_again`), as it does with lost results, and waits.
 
 The files have no names, so that nothing is left whatever ends a worker. They live as long as the
 plan, or the client; the tasks of later runs that bring lost results back begin new ones, which live
@@ -43,7 +43,7 @@ from lazyflow.store.exchange_file import ExchangeFile
 from lazyflow.store.spilling import fill_from
 from lazyflow.system import open_descriptor_of, opened
 
-KEEP_FILES = "lazyflow_keep_files"  # what a client tells the scheduler that it has some
+KEEP_FILES = "lazyflow_keep_files"  # the message of a client to the scheduler that it has some
 _READ = "lazyflow_read"  # the request of one worker to another
 _MARK = 16  # bytes at the beginning of a file, which no other one has
 
@@ -102,7 +102,7 @@ class WorkerFiles:
         return found
 
     def mapped(self, start: int, size: int, written: Iterable[Written]) -> Any:
-        """Return what `read` does: it may be in several files, and on other machines."""
+        """Return the result of `read`: the parts may be in several files, and on other machines."""
         return self.read(start, size, written)
 
     def __reduce__(self) -> Any:
@@ -110,7 +110,7 @@ class WorkerFiles:
 
 
 class _Span(NamedTuple):
-    """A stretch of a file, and where it goes in what is read."""
+    """A stretch of a file, and its place in the result of a read."""
 
     offset: int
     size: int
@@ -123,7 +123,7 @@ class _Source(NamedTuple):
     address
         See `ExchangeFile.address`.
     mark
-        What it begins with.
+        Its first bytes.
     """
 
     worker: str
@@ -183,7 +183,7 @@ class Written(InFile):
         self.table = table
 
     def within(self, start: int, end: int) -> list[_Span]:
-        """Return what there is of a stretch of the whole, and where it goes in that."""
+        """Return the written parts of a stretch of the whole, and their places in it."""
         begins, offsets, sizes = np.frombuffer(self.table, np.int64).reshape(3, -1)
         first = int(np.searchsorted(begins + sizes, start, side="right"))
         last = int(np.searchsorted(begins, end))

@@ -1,6 +1,6 @@
 """Large results in a worker of distributed, in lazyflow's own file of spilled values.
 
-distributed writes what it spills in the thread of its event loop, reads a value as a whole each
+distributed writes spilled values in the thread of its event loop, reads a value as a whole each
 time it is used, and then writes it again. So results of groups, and those that come from other
 workers, are kept as those of a run with a `memory_limit` are: written once, by a thread, and mapped
 where they are read. A task whose result is beyond the limit waits for that thread.
@@ -8,8 +8,8 @@ where they are read. A task whose result is beyond the limit waits for that thre
 The limit is the share of the worker's memory down to which distributed spills. The scheduler knows
 how large results are, and goes by that; the worker's own buffer is told to count them as nothing.
 When the process has too much memory it writes them nevertheless: then it writes a word for each.
-What can't be written to the file stays in memory, and distributed does with it what it does with
-all values.
+Results that can't be written to the file stay in memory, and distributed treats them as all
+values.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _known: list[WorkerMemory | None] = []
 
 
 class WorkerMemory(distributed.WorkerPlugin):
-    """What lazyflow keeps for the one worker of this process, below `limit` bytes."""
+    """The results that lazyflow keeps for the one worker of this process, below `limit` bytes."""
 
     name = "lazyflow-memory"
 
@@ -72,7 +72,7 @@ class WorkerMemory(distributed.WorkerPlugin):
         return stand_in_again(value, KEEPER) or kept(value, self._limit)
 
     def receive(self, outcome: GroupOutcome) -> None:
-        """Keep what has come from another worker, or from the client."""
+        """Keep a result that has come from another worker, or from the client."""
         with config.set(spill_folder=config.get("spill_folder") or self._folder):
             for value in outcome.values.values():
                 if type(value) is PackedValue:
@@ -80,14 +80,14 @@ class WorkerMemory(distributed.WorkerPlugin):
         self.count(outcome)
 
     def count(self, outcome: GroupOutcome) -> None:
-        """Have the worker's buffer count what is kept as nothing, until the outcome is gone."""
+        """Have the worker's buffer not count the kept bytes, until the outcome is gone."""
         size = outcome.kept_bytes()
         if size:
             self._loop.add_callback(self._add, -size)
             outcome.end = LastCall(self._post, size)
 
     def word_for(self, outcome: GroupOutcome) -> str:
-        """Return what stands for an outcome on distributed's disk: from now on it counts there."""
+        """Return the stand-in for an outcome on distributed's disk: from now on it counts there."""
         end, outcome.end = outcome.end, None
         if end is not None:
             end.cancel()

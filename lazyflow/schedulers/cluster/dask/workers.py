@@ -195,7 +195,7 @@ class SchedulerPart(SchedulerPlugin):
         await asyncio.gather(*map(tell, tuple(self._scheduler.workers)))
 
     def make_again(self, keys: Sequence[Any]) -> None:
-        """Have what is lost made again where it is needed, as after the death of a worker."""
+        """Have lost results made again if they are needed, as after the death of a worker."""
         tasks = self._scheduler.tasks
         lost = {key: "released" for key in keys if key in tasks and tasks[key].state == "memory"}
         self._scheduler.transitions(lost, stimulus_id=f"lazyflow-make-again-{time()}")
@@ -203,8 +203,8 @@ class SchedulerPart(SchedulerPlugin):
     def begin(self, key: Any, worker: str, runs: int) -> bool:
         """Count one more run of a task, unless there were so many; return whether it may begin.
 
-        What was given to another worker since, or is released or forgotten, must not begin: its
-        end would count for nobody.
+        Tasks that another worker has got since, or that are released or forgotten, must not begin:
+        their ends would not count.
         """
         state = self._scheduler.tasks.get(key)
         count = self._begun.get(key, 0)
@@ -368,7 +368,7 @@ class ClusterWorkers:
         return self._theirs(event)
 
     def _worker_came(self) -> None:
-        """Hand over more, and what waits for an old address of a worker that has come back."""
+        """Hand over more groups, also those for a worker that has come back at another address."""
         self._width = 0
         self._engine.widened()
         known = self._workers()

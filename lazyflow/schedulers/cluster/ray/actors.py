@@ -1,4 +1,4 @@
-"""Actors on Ray: what is in the actor's process, and the way to it.
+"""Actors on Ray: the end in the actor's process, and the way to it.
 
 An actor is a Ray actor in a process of its own, with two threads of Ray's: with an event loop in
 their place each message would take a third of a millisecond more. Not Ray starts it again but

@@ -61,7 +61,7 @@ def _adopted(value: Any) -> tuple[GroupOutcome, None]:
 
 
 def _cause(error: BaseException | None) -> BaseException | None:
-    """Return what the user's function raised, of the error that Ray gives."""
+    """Return the exception of the user's function, from Ray's error."""
     cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
     return cause if isinstance(cause, BaseException) else error
 
@@ -175,7 +175,7 @@ class RayEngine(Engine):
                 continue
             if known is None or group.number not in may_run or not run.queue.is_short(group):
                 ray.cancel(handle.ref, force=True)
-            # else it is left to end: to cancel what runs costs a worker, and Ray aborts this
+            # else it is left to end: to cancel a running task costs a worker, and Ray aborts this
             # process ("Tried to complete task that was not pending") if it ends just then.
 
     def bring(self, remotes: Sequence[EngineResult]) -> None:

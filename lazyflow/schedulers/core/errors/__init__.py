@@ -3,6 +3,6 @@
 The modules, in reading order:
 
     words.py     values and arguments as short, harmless text
-    failures.py  the note on an exception: which task, where it was made, with what arguments
+    failures.py  the note on an exception: the task, the line that made it, and its arguments
     records.py   exceptions and tracebacks as plain data: recorded in a worker, rebuilt here
 """

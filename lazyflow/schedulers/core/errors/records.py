@@ -39,8 +39,8 @@ from lazyflow.store.pickling.classes import class_by_value, is_by_value
 
 # -- tracebacks as plain data, and real tracebacks made of it in another process ----------
 #
-# What is made can be raised, printed by the interpreter and read by `traceback`: it shows file,
-# line, source and the marks under it as the first one did. Its frames have no local variables.
+# The copy can be raised, printed by the interpreter and read by `traceback`: it shows file, line,
+# source and the marks under it as the first one did. Its frames have no local variables.
 
 _FIRST = _LAST = 50  # frames kept at each end of a traceback
 _LONGEST = 1_000  # characters of a name
@@ -191,9 +191,9 @@ def _code_at(
 # -- exceptions pickled so that they arrive as they were ----------------------------------
 #
 # A class that says how it is pickled (``__reduce__`` and such) is pickled so. Any other exception
-# is taken apart, and put together without running its ``__init__``: ``args`` need not be what that
-# takes, and if it takes them it may make another message of them. What of its parts can't travel,
-# as a lock, is left out in a second try.
+# is taken apart, and put together without running its ``__init__``: that may not take
+# ``args``, or make another message of them. Parts that can't travel, such as a lock, are left out
+# in a second try.
 
 
 LONGEST = 10_000  # characters of a message or a note
@@ -213,7 +213,7 @@ _C_METHODS = (MethodDescriptorType, WrapperDescriptorType, BuiltinFunctionType)
 
 
 class _Bounded(io.BytesIO):
-    """A file that refuses what is beyond its size."""
+    """A file that refuses bytes beyond its size."""
 
     def write(self, data: Any) -> int:
         written = super().write(data)
@@ -232,7 +232,7 @@ def pickled(
     Parameters
     ----------
     text
-        The exception's text; what makes it long is cut.
+        The exception's text, shortened.
     family
         The exceptions of the record, by their place in it. Those before `error` are pickled as
         that place.
@@ -270,7 +270,7 @@ def _pickled(pickler: Any, error: BaseException, family: list[BaseException]) ->
 
 
 def unpickled(data: bytes, earlier: list[BaseException]) -> Any:
-    """Load what `pickled` gave; `earlier` are those that come before it in the record.
+    """Load the result of `pickled`; `earlier` are the exceptions before it in the record.
 
     Raises whatever the class does when it is unpickled.
     """
@@ -372,7 +372,7 @@ def _says_how(kind: type) -> bool:
             return True
     how = copyreg.dispatch_table.get(kind)
     # One for all exceptions, as importing `distributed` installs it (tblib's), is about tracebacks,
-    # which a record has anyway, and loses what C code keeps.
+    # which a record has anyway, and loses the state that C code keeps.
     return how is not None and how is not copyreg.dispatch_table.get(BaseException)
 
 
@@ -416,7 +416,7 @@ def _cut(value: Any, text: str) -> Any:
 
 
 def _slots(error: BaseException) -> dict[str, Any]:
-    """Return what an exception has in slots: its classes' own and those of C."""
+    """Return the values in an exception's slots: its classes' own and those of C."""
     values: dict[str, Any] = {}
     for base in _mro.__get__(type(error)):
         if base is BaseExceptionGroup or base is BaseException:  # their slots are set elsewhere
@@ -474,8 +474,8 @@ _qualname: Any = type.__dict__["__qualname__"]
 class _Entry(NamedTuple):
     """The part of a record for one exception; sent as the plain tuple of its fields.
 
-    Other exceptions are given by their place in the record, in which what an exception is made
-    of comes before it. `pickled` is None for what can't travel, for the reason `why`.
+    Other exceptions are given by their place in the record; the parts of an exception come before
+    it. `pickled` is None if it can't travel, for the reason `why`.
     """
 
     module: str
@@ -503,7 +503,7 @@ _NOT_IN_MAIN = (
 
 
 def record(error: BaseException) -> tuple[Any, ...]:
-    """Describe an exception with what belongs to it, as plain data. Never raises.
+    """Describe an exception with its causes and notes, as plain data. Never raises.
 
     Parameters
     ----------

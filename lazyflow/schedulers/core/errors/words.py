@@ -65,7 +65,7 @@ def summary(value: Any, scalars: bool | None = None) -> str:
         if kind in (list, tuple, dict, set, frozenset):
             return f"{kind.__name__} of {len(value)}"
         if getattr(kind, "_lazyflow_kind", None) == ATOM and kind.__repr__ is not object.__repr__:
-            return repr(value)[:_LONGEST]  # of ours, and says what it is
+            return repr(value)[:_LONGEST]  # of ours, with a name of its own
     except BaseException:  # a hostile object must not stop an error message
         pass
     return kind.__name__
