@@ -18,10 +18,11 @@ scheduler's own), passes it to the scheduler's `start` and sleeps in its `wait`.
 
 Where to look (processes/ and cluster/ have maps of their own)::
 
-    the order of tasks         graph/plan.py; with priorities core/priorities.py
+    the order of tasks         graph/plan.py: `in_order`, `choose_order`; with priorities
+                               core/priorities.py
     a value is dropped         core/run.py: `Run._loop`, after its last use
     a death is charged         processes/decisions/events.py: `lost`; cluster/run.py: `Suspects`
-    Ctrl-C                     interrupts.py tells where it can come; api/evaluate.py: `run_to_end`
+    Ctrl-C                     api/evaluate.py: `run_to_end`; its rules are in interrupts.py
     a large literal is shared  processes/parent/values.py: `PoolMemory.argument`;
                                cluster/packing.py: `RunValues`
 

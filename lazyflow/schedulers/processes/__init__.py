@@ -37,7 +37,7 @@ The modules:
 messages between the parent and a worker. Code shared with other schedulers is in
 ``schedulers/remote/``: calls, and the caller's environment in workers.
 
-decisions/, what the pool does next, without clock, process or socket::
+decisions/, which use no clock, process or socket::
 
     events.py      answers, values, jobs that begin and end, workers that die
     assignment.py  the next task for a worker, and how many go there together
@@ -71,7 +71,8 @@ Where to look::
     the order of tasks         decisions/assignment.py: `first`, `another`
     a value is dropped         decisions/pool_state.py: `RefCounts.release`; within a batch, by the
                                worker: `RefCounts.sent` tells it after which task
-    a death is charged         decisions/events.py: `lost`
+    a death is charged         decisions/events.py: `lost`, to the task that the dead worker's page
+                               names (parent/worker_handle.py: `WorkerHandle.charged`)
     Ctrl-C                     api/evaluate.py: `run_to_end`; then parent/driver.py: `Runs.abandon`
     a large literal is shared  parent/values.py: `PoolMemory.argument`
 """
