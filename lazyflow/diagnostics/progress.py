@@ -198,8 +198,7 @@ class ProgressBar(Observer):
     def __enter__(self) -> ProgressBar:
         if self._token is not None:
             raise RuntimeError(
-                "this bar is in use already: a block inside of its own, or in another thread, has "
-                "one of its own, by `with ProgressBar():`"
+                "this bar is in use already. Give each block its own: with ProgressBar():"
             )
         self._token = observers.set((*observers.get(), self))
         return self

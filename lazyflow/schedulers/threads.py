@@ -218,9 +218,9 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         runs = self._known_runs() - mine
         self._reset()
         error = Cancelled(
-            "what was pending on threads when it was forked can't be had in this process, the "
-            "child of a fork: the threads that compute it are the parent's. Ask for it before the "
-            "fork, or compute it again here."
+            "results that were pending on threads are not in this process, the child of a fork: "
+            "the threads that compute them are the parent's. Ask for them before the fork, or "
+            "compute them again here."
         )
         for run in runs:
             run.observers.clear()  # they hear of it in the parent

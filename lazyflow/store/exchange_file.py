@@ -129,10 +129,10 @@ def _of_other_process(address: tuple[int, int, str], told: tuple[str, int, int])
         file._over = opened(open_descriptor_of, *address)
     except OSError as error:
         raise SerializationError(
-            f"a file of process {address[0]}, through which the blocks of an array go that are put "
-            f"together anew, can't be opened here: {error}. It is made where memory_limit is set, "
-            "and only processes of the same machine can open it: give the scheduler to the call "
-            "that computes the array (compute(x, scheduler=...)), or set memory_limit=None"
+            f"a file of process {address[0]}, through which regrouped blocks of an array go, "
+            f"can't be opened here: {error}. It is made where memory_limit is set, and only "
+            "processes of the same machine can open it: give the scheduler to the call that "
+            "computes the array (compute(x, scheduler=...)), or set memory_limit=None"
         ) from None
     file._fd = file._over.fileno()
     return file
@@ -140,7 +140,7 @@ def _of_other_process(address: tuple[int, int, str], told: tuple[str, int, int])
 
 def _cant_write(folder: str, size: int, limit: int, error: OSError) -> StoreFull:
     return StoreFull(
-        f"{format_bytes(size)} of blocks that are put together anew don't fit into memory "
+        f"{format_bytes(size)} of regrouped blocks don't fit into memory "
         f"(memory_limit={limit}), and can't be written to a file in {folder}: {error}. Nothing is "
         "lost. Free disk space there, choose another folder by "
         "lazyflow.config.set(spill_folder=...), or raise memory_limit."

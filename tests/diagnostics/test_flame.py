@@ -171,8 +171,9 @@ def test_an_impossible_interval_is_refused(sample, kind):
     with pytest.raises(kind) as caught:
         lazyflow.profile(sample=sample)
     assert str(caught.value) == (
-        f"sample={sample!r}: the seconds between two looks are a number from 0.001 to 3600. Type: "
-        "profile(), which looks each 0.01 s, or profile(sample=None), which does not look"
+        f"sample={sample!r}: the seconds between two samples must be a number from 0.001 to 3600. "
+        "Type: profile(), which samples each 0.01 s, or profile(sample=None), which takes no "
+        "samples"
     )
 
 

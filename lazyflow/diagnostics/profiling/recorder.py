@@ -119,7 +119,7 @@ def _named(what: str, track: int, name: str) -> dict[str, Any]:
 
 # -- the thread of a profile: it looks at tasks of this process, and reads memory and CPU use
 
-_MIN_INTERVAL, _MAX_INTERVAL = 0.001, 3600.0  # seconds between two looks
+_MIN_INTERVAL, _MAX_INTERVAL = 0.001, 3600.0  # seconds between two samples
 
 
 class Looks:
@@ -149,9 +149,9 @@ class Looks:
             is_number = isinstance(given, Real) and not isinstance(given, bool)
             if not is_number or not _MIN_INTERVAL <= given <= _MAX_INTERVAL:
                 raise (ValueError if is_number else TypeError)(
-                    f"sample={sample!r}: the seconds between two looks are a number from "
-                    f"{_MIN_INTERVAL} to {_MAX_INTERVAL:g}. Type: profile(), which looks "
-                    "each 0.01 s, or profile(sample=None), which does not look"
+                    f"sample={sample!r}: the seconds between two samples must be a number from "
+                    f"{_MIN_INTERVAL} to {_MAX_INTERVAL:g}. Type: profile(), which samples each "
+                    "0.01 s, or profile(sample=None), which takes no samples"
                 )
         self.sample = sample
         self.samples = Samples()
@@ -249,8 +249,8 @@ class Profile(Observer):
     def __enter__(self) -> Profile:
         if self._token is not None:
             raise RuntimeError(
-                "this profile is in use, or was: each block has its own, by "
-                "`with lazyflow.profile() as p:`"
+                "this profile is in use, or was used. Give each block its own: "
+                "with lazyflow.profile() as p:"
             )
         self._token = observers.set((*observers.get(), self))
         self._idle = idle_seconds()

@@ -633,7 +633,7 @@ def _by_hook(obj: Any, cls: type, hook: str, method: Any) -> MerkleNode:
 def _reduced(obj: Any, cls: Any) -> bytes | MerkleNode:
     """Return the parts that pickle would keep: a callable, its arguments, a state, items."""
     if cls.__module__ == "itertools":
-        raise NoContent("what is left in an iterator changes as it is read")
+        raise NoContent("an iterator changes as it is read")
     try:
         # Packages register reducers of exceptions there that keep tracebacks.
         known = not issubclass(cls, BaseException)
@@ -732,7 +732,7 @@ def _enum_member(member: Any) -> MerkleNode:
 
 
 def _no_object(_: object) -> bytes:
-    raise NoContent("it is a bare object(), which only its identity tells from another")
+    raise NoContent("it is a bare object(), which differs from others by its identity alone")
 
 
 def _attributes(tag: str, *names: str) -> Callable[[Any], MerkleNode]:

@@ -226,8 +226,8 @@ class ThreadActor:
         """Refuse calls in the child of a fork."""
         label = self._object.spec.label
         self._refuse(Cancelled(
-            f"the actor {label} can't be had in this process, the child of a fork: its "
-            "threads are the parent's. Ask for results before the fork, or make another here."
+            f"the actor {label} is not in this process, the child of a fork: its threads are "
+            "the parent's. Ask for results before the fork, or make another here."
         ))
 
     def join(self, deadline: float) -> list[str]:

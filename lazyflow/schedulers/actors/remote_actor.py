@@ -57,8 +57,8 @@ class DeathErrors:
             when = f"before the answer of {item.name}, which it had begun, arrived"
         died = with_call_note(
             WorkerDied(
-                f"{self._what} {when}. The call is not run again, since it "
-                f"is not known what it had done. {then}"
+                f"{self._what} {when}. The call is not run again, since its effects up to then "
+                f"are unknown. {then}"
             ),
             item.task, None,
         )

@@ -106,10 +106,10 @@ def because(cause: BaseException | None, error: E) -> E:
 def gone(task: Task, cause: BaseException) -> WorkerDied:
     """Return the error of tasks whose input is lost and can't be computed again."""
     return because(cause, WorkerDied(
-        f"the result of {task_name(task)}, made at {place_text(task)}, was kept in "
-        "the cluster and is gone: the worker that held it ended, and so did the holder of a value "
-        "that was put, or passed as a large argument, from which it would be computed again; or it "
-        "has crash_retries=0 and must not run twice; or it was cancelled. Compute it again."
+        f"the result of {task_name(task)}, made at {place_text(task)}, was kept in the cluster "
+        "and is lost: it was cancelled, or its worker ended. It is not computed again there if a "
+        "large argument or a value from put() was lost, too, or if its task has crash_retries=0 "
+        "and must not run twice. Compute it again."
     ))
 
 

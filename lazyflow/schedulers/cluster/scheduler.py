@@ -64,8 +64,8 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
         reloaded, self._reloads = versions.reloaded[self._reloads :], len(versions.reloaded)
         warnings.warn(
             f"{', '.join(reloaded)} was reloaded: the workers of scheduler=\"{self.name}\" keep "
-            "what they imported, and go on with that. Start them again: lazyflow.shutdown() ends a "
-            "cluster of lazyflow's own, client.restart() the workers of a distributed.Client.",
+            "the old version. Restart them: lazyflow.shutdown() ends a cluster of lazyflow's own, "
+            "client.restart() the workers of a distributed.Client.",
             LazyflowWarning, stacklevel=users_depth(),
         )
 

@@ -61,7 +61,7 @@ class Watch:
         raise InputMutated(
             f"the program wrote into an array that {name} reads ({array.dtype}, shape "
             f"{array.shape}) after the call was started and before it had ended, so its result "
-            f"would be neither of the old content nor of the new. Arrays of up to "
+            f"would mix the old and the new content. Arrays of up to "
             f"{format_bytes(COPIED_UP_TO)} are copied when a call is started, larger ones are read "
             f"where they are: give it a copy, as {name}(x.copy()), or wait for the result before "
             f"the array is filled again. Made at {place_text(task)}"

@@ -160,8 +160,8 @@ def _say_reloads(driver: Driver) -> None:
         driver.says_reloads = False
         warnings.warn(
             f"{', '.join(reloaded)} was reloaded: the workers of scheduler=\"processes\" reload it "
-            "too. Values and actors that are there already keep the classes they were made with, "
-            "but for %autoreload. This is said once.",
+            "too. Existing values and actors keep their classes, except with %autoreload. This "
+            "warning appears once.",
             LazyflowWarning, stacklevel=users_depth(),
         )
 

@@ -351,7 +351,7 @@ def test_that_workers_keep_what_they_imported_is_said(tmp_path, monkeypatch):
     assert compute(delayed(inc)(1), **ON) == (2,)
     path.write_text("def f(x): return x + 1000\n")
     importlib.reload(module)
-    words = r'reloaded_here was reloaded: the workers of scheduler="distributed" keep what'
+    words = r'reloaded_here was reloaded: the workers of scheduler="distributed" keep the'
     with pytest.warns(lazyflow.LazyflowWarning, match=words):
         assert compute(delayed(inc)(1), **ON) == (2,)
     del sys.modules["reloaded_here"]

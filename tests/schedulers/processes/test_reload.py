@@ -159,7 +159,7 @@ def test_a_reload_that_fails_in_the_worker(folder):
     assert same(hm.f) == [2]
     folder.load("hm", text.format(1000, flag))
     open(flag, "w").close()
-    expected = "hm was reloaded by the program, and can't be in its worker: ValueError: not here"
+    expected = "the program has reloaded module hm, and its worker can't: ValueError: not here"
     with pytest.raises(RuntimeError, match=expected):
         on("processes", hm.f)
     os.remove(flag)

@@ -118,9 +118,9 @@ class BorrowedActor:
         call.future.was_refused = True
         call.future.set_error(with_call_note(
             WorkerDied(
-                f"{call.future.name} can't be run: the actor {self._label} has ended, since no "
-                "handle on it was held any more, or with the process that made it. Keep a handle "
-                "there for as long as others call the actor."
+                f"{call.future.name} can't be run: the actor {self._label} has ended. Its last "
+                "handle in the process that made it was dropped, or that process ended: keep a "
+                "handle there for as long as others call the actor."
             ),
             call.task, None,
         ))

@@ -232,7 +232,7 @@ def forked() -> SchedulerLost:
 def lost(cause: BaseException | None = None) -> SchedulerLost:
     """Return the error of a lost connection."""
     return because(cause, SchedulerLost(
-        "the connection to the scheduler of the cluster is gone, and with it what was running and "
-        "kept there. Look at whether it still runs, connect again by distributed.Client(address), "
-        "and compute again."
+        "the connection to the scheduler of the cluster is gone, and with it the tasks and values "
+        "there. Check whether the scheduler still runs, connect again by "
+        "distributed.Client(address), and compute again."
     ))

@@ -264,8 +264,8 @@ def _session_folder() -> str:
 
 def _lost(cause: BaseException | None = None) -> SchedulerLost:
     return because(cause, SchedulerLost(
-        "Ray was shut down, or its process on this machine ended, and with it what was running "
-        "and kept there. Start it again, by ray.shutdown() and ray.init(), and compute again."
+        "Ray was shut down, or its process on this machine ended, and with it the tasks and values "
+        "there. Start it again, by ray.shutdown() and ray.init(), and compute again."
     ))
 
 

@@ -521,7 +521,7 @@ class Driver:
         Runs that wait for them here would wait for ever.
         """
         self.broken = self.closing = self.is_left = self.loop.is_over = True
-        self.why = not_here("what was pending on processes when it was forked")
+        self.why = not_here("the result of a run that was pending at the fork")
         steps = [item for item in self.loop.steps if type(item) is tuple]
         added = [details[0].run for step, details, _ in steps if step == self.runs.add]
         for run in (*self.pool.runs(), *added):

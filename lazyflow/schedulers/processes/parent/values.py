@@ -572,10 +572,10 @@ class PoolValue:
 
 
 def not_here(what: str) -> Cancelled:
-    """Return why something can't be had in the child of a fork."""
+    """Return the error for a value that is missing in the child of a fork."""
     return Cancelled(
-        f"{what} can't be had in this process, the child of a fork: the workers, and the memory "
-        "that they share, are the parent's. Ask for it before the fork, or compute it again here."
+        f"{what} is not in this process, the child of a fork: the workers, and the memory that "
+        "they share, are the parent's. Ask for it before the fork, or compute it again here."
     )
 
 

@@ -47,7 +47,7 @@ class Follower:
     Attributes
     ----------
     broken
-        Why no function can be opened: a module of the caller can't be had here.
+        Why no function can be opened: a module of the caller can't be imported here.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class Follower:
             why = f"{origin} is not what the program has imported: it was edited since"
         if why is not None:
             raise RuntimeError(
-                f"this worker can't have module {name} as the program has it: {why}. Reload it "
-                f"there (importlib.reload({name}), or %autoreload 2 in a notebook), or start the "
-                "program again."
+                f"this worker can't import the program's version of module {name}: {why}. Reload "
+                f"it there (importlib.reload({name}), or %autoreload 2 in a notebook), or start "
+                "the program again."
             )
         if stat is not None:
             self._mine[name] = origin, stat, 0 if theirs is None else theirs[2]
@@ -149,7 +149,7 @@ class Follower:
                     importlib.reload(sys.modules[name])
             except BaseException as error:
                 self.broken = RuntimeError(
-                    f"module {name} was reloaded by the program, and can't be in its worker: "
+                    f"the program has reloaded module {name}, and its worker can't: "
                     f"{type(error).__name__}: {error}"
                 )
 
