@@ -394,18 +394,18 @@ class _ArgumentSearch:
         self._settle(parent, level.index, container, *result)
 
     def _settle(
-        self, level: _Level, position: int, item: Any, is_source: bool, what: Any
+        self, level: _Level, position: int, item: Any, is_source: bool, new: Any
     ) -> None:
         """Note the replacement of an argument, for here and its later occurrences."""
-        self.memo[id(item)] = (is_source, what)
+        self.memo[id(item)] = (is_source, new)
         self.keep.append(item)
-        self._put(level, position, is_source, what)
+        self._put(level, position, is_source, new)
 
-    def _put(self, level: _Level, position: int, is_source: bool, what: Any) -> None:
+    def _put(self, level: _Level, position: int, is_source: bool, new: Any) -> None:
         if is_source:
-            self._hole(level, position, what)
-        elif what is not level.items[position]:
-            level.put(position, what)
+            self._hole(level, position, new)
+        elif new is not level.items[position]:
+            level.put(position, new)
 
     def _hole(self, level: _Level, position: int, source: int) -> None:
         level.put(position, None)

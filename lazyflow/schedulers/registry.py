@@ -110,7 +110,7 @@ def scheduler_named(name: str) -> Scheduler:
     return installed[name]
 
 
-def scheduler_of(what: Any) -> Scheduler:
+def scheduler_of(given: Any) -> Scheduler:
     """Return the scheduler that a name, an Executor or a scheduler object stands for.
 
     Raises
@@ -121,37 +121,37 @@ def scheduler_of(what: Any) -> Scheduler:
         It is neither a name, nor an Executor, nor a scheduler; or a scheduler that lacks a method
         of a protocol in lazyflow/schedulers/core/base.py.
     """
-    if isinstance(what, str):
-        return scheduler_named(what)
-    if isinstance(what, type):
-        raise TypeError(f"scheduler is the class {what.__name__}; make one: {what.__name__}()")
-    if all(hasattr(what, name) for name in REQUIRED):
-        return checked(what)
+    if isinstance(given, str):
+        return scheduler_named(given)
+    if isinstance(given, type):
+        raise TypeError(f"scheduler is the class {given.__name__}; make one: {given.__name__}()")
+    if all(hasattr(given, name) for name in REQUIRED):
+        return checked(given)
     from concurrent.futures import Executor, ThreadPoolExecutor
 
-    if type(what).__module__.startswith("distributed.") and hasattr(what, "subscribe_topic"):
+    if type(given).__module__.startswith("distributed.") and hasattr(given, "subscribe_topic"):
         from lazyflow.schedulers.cluster.dask import scheduler as dask_cluster
 
-        of_client = dask_cluster.scheduler_of(what)
+        of_client = dask_cluster.scheduler_of(given)
         _clients[of_client] = None
         return of_client
-    if isinstance(what, Executor):
-        known = _executors.get(what)
+    if isinstance(given, Executor):
+        known = _executors.get(given)
         if known is None:
             from lazyflow.schedulers import executor
 
             kind = (
                 executor.ThreadExecutorScheduler
-                if isinstance(what, ThreadPoolExecutor)
+                if isinstance(given, ThreadPoolExecutor)
                 else executor.ExecutorScheduler
             )
-            known = _executors[what] = kind(what)
+            known = _executors[given] = kind(given)
         return known
-    if hasattr(what, "offer"):
-        return checked(what)  # its error says which method is missing
+    if hasattr(given, "offer"):
+        return checked(given)  # its error says which method is missing
     raise TypeError(
         f"scheduler must be a name such as 'threads', a concurrent.futures.Executor or a "
-        f"scheduler object; got {type(what).__name__}"
+        f"scheduler object; got {type(given).__name__}"
     )
 
 

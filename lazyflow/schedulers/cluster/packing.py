@@ -213,11 +213,11 @@ class Packer:
             members, outputs, asked,
         ))
 
-    def _dep(self, what: Any) -> int:
+    def _dep(self, kept: Any) -> int:
         """Return the index in `deps` of a value that the engine holds."""
-        at = self._at.setdefault(id(what), len(self.deps))
+        at = self._at.setdefault(id(kept), len(self.deps))
         if at == len(self.deps):
-            self.deps.append(what)
+            self.deps.append(kept)
         return at
 
     def _apart(self, literal: Any) -> int | None:
@@ -258,10 +258,10 @@ class Packer:
         at = self._functions.get(digest)
         if at is None:
             at = self._functions[digest] = len(self._payloads)
-            what: Any = payload
+            sent: Any = payload
             if len(payload) >= LARGE:
-                what = self._dep(self._inputs.put(payload))
-            self._payloads.append((digest, what))
+                sent = self._dep(self._inputs.put(payload))
+            self._payloads.append((digest, sent))
             self._kinds.append(self._queue.plan.tasks[i])
         return at
 

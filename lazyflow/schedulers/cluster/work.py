@@ -329,8 +329,8 @@ class Work:
         count = len(self._externals)
         tasks = [self._leaf(each) for each in self._externals]
         functions = [
-            _FunctionOpener(digest, what if type(what) is bytes else self._large(what))
-            for digest, what in self._functions
+            _FunctionOpener(digest, payload if type(payload) is bytes else self._large(payload))
+            for digest, payload in self._functions
         ]
         for member in self._members:
             tasks.append(self._task(member, tasks, count, functions))
@@ -433,7 +433,7 @@ class Work:
         self.log.run = None
         self.log.close()
         events = [
-            (what, self._members[i - count][0], *when) for what, i, *when in self.log.events or ()
+            (event, self._members[i - count][0], *more) for event, i, *more in self.log.events or ()
         ]
         report = GroupReport(self.number, short, sizes, failed, records, self.log.times, events)
         return GroupOutcome(values, failed), pickle.dumps(tuple(report))

@@ -178,16 +178,16 @@ class _FetchedInputs:
     def discard(self) -> None:
         self._fetched = {}
 
-    def _value(self, k: int, how: int, what: Any, i: int = 0) -> Any:
+    def _value(self, k: int, how: int, value: Any, i: int = 0) -> Any:
         if how == journal.HELD:
-            what = self._fetched[k].local_outcome()[0]
-            if what is None:
+            value = self._fetched[k].local_outcome()[0]
+            if value is None:
                 raise Cancelled("an input failed")  # the caller has the error already
-            if type(what) is GroupOutcome:
-                return what.copy(i) if self._is_own else protected(what.value(i), False)
+            if type(value) is GroupOutcome:
+                return value.copy(i) if self._is_own else protected(value.value(i), False)
             if self._is_own:
-                what = what.copied()  # the engine keeps it for others
+                value = value.copied()  # the engine keeps it for others
         if how == journal.PLAIN:
-            return what
-        opened = _opened(what, "an argument")
+            return value
+        opened = _opened(value, "an argument")
         return opened if self._is_own else protected(opened, False)

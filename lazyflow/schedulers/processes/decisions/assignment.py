@@ -243,7 +243,7 @@ def _steal_from(
     if not queue:
         return None
     is_busy = bool(victim.batches or victim.fetching or victim.recalling)
-    wait = sum(_LATE if f.is_late else f.cost for f in victim.batches)
+    wait = sum(_LATE if batch.is_late else batch.cost for batch in victim.batches)
     wait += state.paces[queue[0].function].mean * (len(queue) - (not is_busy))
     for at, node in enumerate(islice(queue, _LOOKED_AT)):
         if node.phase != READY or node.home is not victim or not may(thief, node.job):
@@ -481,8 +481,8 @@ def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float)
     """Return the seconds of work up to which one more task goes into a batch.
 
     The worker's part of all the work that is sent and ready goes in equal batches of about
-    `_target`, or in one batch where two would be sent at once anyway. What is queued for the
-    worker is its own, unless all can have the inputs, and so is what follows from what it was sent.
+    `_target`, or in one batch where two would be sent at once anyway. Tasks queued for
+    the worker are its own, unless all can have the inputs, and so are users of its tasks.
     """
     target = _target(state)
     if lane.following:
@@ -493,11 +493,11 @@ def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float)
         return target - mean / 2
     else:
         there = [w for w in state.workers if w.up and not w.doomed]
-        under_way = sum(f.cost for w in there for f in w.batches)
+        under_way = sum(batch.cost for w in there for batch in w.batches)
         queues = [w.lanes[job.background].queue for w in there]
         shared = sum(len(queue) for queue in queues if queue and is_at_hand(queue[0]))
         whole = (len(job.ready) + shared + 1) * mean + under_way
-        part = whole / max(1, min(len(there), job.cap)) - sum(f.cost for f in worker.batches)
+        part = whole / max(1, min(len(there), job.cap)) - sum(b.cost for b in worker.batches)
     batches = round(part / target)
     return max(part if batches <= 2 else part / batches, LEAST) - mean / 2
 

@@ -79,7 +79,7 @@ def answered(
 
 def _batch_of(worker: WorkerRecord, number: int) -> Batch | None:
     """Return the batch of a number, unless all of it was answered."""
-    return next((f for f in worker.batches if f.number == number), None)
+    return next((batch for batch in worker.batches if batch.number == number), None)
 
 
 def _measured(pace: Pace, calls: int, seconds: float) -> None:
@@ -349,7 +349,7 @@ def overdue(state: State, worker: WorkerRecord, number: int) -> None:
     if batch is not None:
         batch.is_late = True
         is_behind = batch.unanswered > 1 or len(worker.batches) > 1
-        if is_behind and any(may_spread(f.nodes[0].job) for f in worker.batches):
+        if is_behind and any(may_spread(each.nodes[0].job) for each in worker.batches):
             recall(state, worker)
         for node in tuple(worker.fetching):  # other workers can use its inputs
             if may_spread(node.job):

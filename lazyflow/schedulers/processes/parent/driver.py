@@ -374,7 +374,7 @@ class Runs:
 
 def _has_sent(worker: WorkerRecord, job: Any) -> bool:
     """Tell whether a worker was sent tasks of a job that it did not answer."""
-    return any(n.job is job for f in worker.batches for n in f.nodes if n.phase == SENT)
+    return any(n.job is job for batch in worker.batches for n in batch.nodes if n.phase == SENT)
 
 
 # -- the driver ---------------------------------------------------------------------------

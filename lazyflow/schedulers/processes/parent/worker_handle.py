@@ -466,7 +466,7 @@ class WorkerHandle:
             "mapped_bytes": mapped,
             "held_bytes": held,
             "spilled_bytes": spilled,
-            "queued": sum(f.unanswered for f in tuple(self.worker.batches)),
+            "queued": sum(batch.unanswered for batch in tuple(self.worker.batches)),
         }
 
     def close(self) -> None:
