@@ -3,9 +3,9 @@
 Operators, attributes, items and calls make further tasks. Operations that need the value at once
 (truth, iteration, assignment) raise a TypeError that names the fix.
 
-Lazy values are collections of dask, too: `DaskCollection` has the methods that
-`dask.compute`, `dask.persist` and others call. `lazyflow.interop.dask_collections` does the work,
-and imports dask only then.
+Lazy values are collections of dask, too: `DaskCollection` has the methods that `dask.compute`,
+`dask.persist` and others call. `lazyflow.interop.dask_collections` does the work, and imports dask
+only then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A task: one call to run, which points at the tasks whose results it needs.
 
-A graph consists only of tasks that point at their inputs. A task never changes once it is made,
-so it can be shared, planned by several threads at once, and kept. `Delayed` (api/lazy.py) is this
+A graph consists only of tasks that point at their inputs. A task never changes once it is made, so
+it can be shared, planned by several threads at once, and kept. `Delayed` (api/lazy.py) is this
 class with operators: one object per call, not an object and a proxy.
 """
 

@@ -8,10 +8,9 @@ An array of at least ``max_nbytes`` is put into shared memory once for all calls
 and is read-only in the workers, as the files are that joblib's own backend maps; ``mmap_mode="c"``
 gives each call a copy. A `numpy.memmap` is mapped there by its own mode. Other arguments are copied
 for each batch and may be changed there. A worker that dies is replaced, and its batch runs again as
-often as ``lazyflow.config``'s ``crash_retries`` says. Unlike joblib's own processes,
-workers that have run another ``initializer`` stay, and run the new one as well. Threads belong to
-this process: calls there share its arrays and its limits of threads, and an ``initializer`` is
-refused.
+often as ``lazyflow.config``'s ``crash_retries`` says. Unlike joblib's own processes, workers that
+have run another ``initializer`` stay, and run the new one as well. Threads belong to this process:
+calls there share its arrays and its limits of threads, and an ``initializer`` is refused.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 On a ThreadPoolExecutor (and subclasses) the executor's threads work on a run as the threads of
 lazyflow's own pool do. On any other executor each task is submitted by itself; if the executor
-pickles its calls, cloudpickle does it. All results return to the caller's
-process.
+pickles its calls, cloudpickle does it. All results return to the caller's process.
 """
 
 from __future__ import annotations

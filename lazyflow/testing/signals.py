@@ -1,9 +1,9 @@
 """Signals between a test and its tasks, in whichever thread or process those run; and these tasks.
 
-A tally of events, a gate to wait at, a barrier, a level that goes up and down. Each is
-the path of files that its pickled copies reach too, so tasks must see the test's file system. No
-wait polls, none is for ever, and all end when the test's process does. The files go with the
-object that was made first. Named pipes are needed: POSIX only.
+A tally of events, a gate to wait at, a barrier, a level that goes up and down. Each is the path of
+files that its pickled copies reach too, so tasks must see the test's file system. No wait polls,
+none is for ever, and all end when the test's process does. The files go with the object that was
+made first. Named pipes are needed: POSIX only.
 
 Workers import this module, so pytest is not imported.
 """

@@ -1,8 +1,8 @@
 """The messages of a run to an engine's workers: groups of tasks as bytes, and their leaves.
 
 Functions are named by digest and opened once per worker. Each task's arguments are pickled by
-themselves: if that fails, or the worker can't open them, only that task fails.
-Literals and functions that are large are not in the bytes: the engine holds them.
+themselves: if that fails, or the worker can't open them, only that task fails. Literals and
+functions that are large are not in the bytes: the engine holds them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from lazyflow.store.pickling.unpicklable import Unpicklable
 
 # -- names of groups on an engine's own pages: their functions and number of tasks --------
 #
-# distributed's pages and measured durations go by the part of a key before its numbers;
-# Ray's summary goes by the names of tasks. So groups of equal work have equal names.
+# distributed's pages and measured durations go by the part of a key before its numbers; Ray's
+# summary goes by the names of tasks. So groups of equal work have equal names.
 
 _MAX_NAMES = 3  # names that are shown
 

@@ -51,8 +51,8 @@ __all__ = ["GroupRun", "Inside", "Work"]
 #
 # Events of the tasks of a group: noted by its worker, told to the caller's observers.
 #
-# An event is a method of `Observer`, the number of the task, and its other arguments; but a
-# failure comes without its error, which the report has, and times are by `time.time`.
+# An event is a method of `Observer`, the number of the task, and its other arguments; but a failure
+# comes without its error, which the report has, and times are by `time.time`.
 
 
 class GroupLog(Observer):

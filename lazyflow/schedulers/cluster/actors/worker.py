@@ -1,8 +1,8 @@
 """The end of an actor inside the worker of an engine.
 
 The engine's own actor is the few methods by which messages reach an `EngineActor`; it never sees
-the user's class, arguments or errors. Calls run in threads of lazyflow's, so the engine's loop
-goes on beside them.
+the user's class, arguments or errors. Calls run in threads of lazyflow's, so the engine's loop goes
+on beside them.
 """
 
 from __future__ import annotations

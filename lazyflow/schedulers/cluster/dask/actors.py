@@ -265,9 +265,9 @@ class DaskLink(EngineLink):
         self._reference = reference
         self._direct = direct
         # The form of a collection's item. The part before the comma is a group of its own: the
-        # scheduler takes many actors in one group for the beginning of a graph, and
-        # keeps them back. The part before the "-" is the prefix, of which it keeps statistics
-        # for ever: all actors share it.
+        # scheduler takes many actors in one group for the beginning of a graph, and keeps them
+        # back. The part before the "-" is the prefix, of which it keeps statistics for ever: all
+        # actors share it.
         self.key = f"('lazyflow_actor-{next(_numbers)}_{_unique}')"
         self._address: str | None = None
         self._nanny: str | None = None

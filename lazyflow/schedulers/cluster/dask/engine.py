@@ -372,8 +372,8 @@ def _placed(get: Callable[[], Any], places: defaultdict[Any, list[str]]) -> Any:
     """Submit groups, some of which should run at a place, unless the caller has said where.
 
     They are as near to all workers, or need nothing. The scheduler would choose by the load at that
-    time, and one worker could end with twice its share of kept values. Where resources
-    are asked for, it would take a place for more than a wish, or break.
+    time, and one worker could end with twice its share of kept values. Where resources are asked
+    for, it would take a place for more than a wish, or break.
     """
     if not places or not dask.get_annotations().keys().isdisjoint(("workers", "resources")):
         return get()

@@ -2,9 +2,8 @@
 
 A group of tasks is one task there: a coroutine that has a thread of the worker's own pool run the
 group, so that profiles, ``worker_client()`` and ``secede()`` work in its tasks as in distributed's
-own. A group that is given up while it runs ends at once for the cluster; its thread
-leaves the pool, and another one gets its slot. Reports to the caller go with the events of the
-cluster.
+own. A group that is given up while it runs ends at once for the cluster; its thread leaves the
+pool, and another one gets its slot. Reports to the caller go with the events of the cluster.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def _is_ours(code: CodeType) -> bool:
     )
 
 
-# Classes may have a __traceback__, __repr__ or add_note of their own, which raise: so
-# those of BaseException are used.
+# Classes may have a __traceback__, __repr__ or add_note of their own, which raise: so those of
+# BaseException are used.
 _trace: Any = BaseException.__dict__["__traceback__"]
 _context: Any = BaseException.__dict__["__context__"]
 

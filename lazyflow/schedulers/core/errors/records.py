@@ -191,9 +191,9 @@ def _code_at(
 # -- exceptions pickled so that they arrive as they were ----------------------------------
 #
 # A class that says how it is pickled (``__reduce__`` and such) is pickled so. Any other exception
-# is taken apart, and put together without running its ``__init__``: that may not take
-# ``args``, or make another message of them. Parts that can't travel, such as a lock, are left out
-# in a second try.
+# is taken apart, and put together without running its ``__init__``: that may not take ``args``, or
+# make another message of them. Parts that can't travel, such as a lock, are left out in a second
+# try.
 
 
 LONGEST = 10_000  # characters of a message or a note

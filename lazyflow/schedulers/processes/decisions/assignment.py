@@ -311,8 +311,8 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
 #
 # A task goes to the worker that has most bytes of its inputs, unless that one is busy and another
 # has nothing to do; without inputs in any worker, to any that is free. Users of the tasks in a
-# batch go into the same batch, so a batch is a subtree or a chain, and its inner values never
-# leave the worker.
+# batch go into the same batch, so a batch is a subtree or a chain, and its inner values never leave
+# the worker.
 #
 # How much goes into a batch follows from the measured durations. A task of a function that was
 # never measured goes alone, then at most four times as many go as were measured, up to about
@@ -481,8 +481,8 @@ def _fair(state: State, worker: WorkerRecord, lane: Lane, job: Job, mean: float)
     """Return the seconds of work up to which one more task goes into a batch.
 
     The worker's part of all the work that is sent and ready goes in equal batches of about
-    `_target`, or in one batch where two would be sent at once anyway. Tasks queued for
-    the worker are its own, unless all can have the inputs, and so are users of its tasks.
+    `_target`, or in one batch where two would be sent at once anyway. Tasks queued for the worker
+    are its own, unless all can have the inputs, and so are users of its tasks.
     """
     target = _target(state)
     if lane.following:

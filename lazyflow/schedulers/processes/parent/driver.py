@@ -1,8 +1,8 @@
 """The thread that connects the decisions to the workers and to the runs of this process.
 
-Everything that changes the state happens here, one event after the other; other threads, and
-weak references to freed objects, post steps to `loop`. Nothing here waits for a worker: sockets
-do not block, and messages that a busy worker does not take yet are kept until it does.
+Everything that changes the state happens here, one event after the other; other threads, and weak
+references to freed objects, post steps to `loop`. Nothing here waits for a worker: sockets do not
+block, and messages that a busy worker does not take yet are kept until it does.
 """
 
 from __future__ import annotations

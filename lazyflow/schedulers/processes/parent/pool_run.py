@@ -1,8 +1,8 @@
 """A run on worker processes, and the job that is made of its plan.
 
-The caller waits for a `PoolRun`. `NewJob` makes the nodes (decisions/nodes.py) that the pool
-works on, in the caller's thread, since pickling may run the user's code. `EndedRun` stays while
-tasks of the job may have to run again. The `report_` functions call the observers.
+The caller waits for a `PoolRun`. `NewJob` makes the nodes (decisions/nodes.py) that the pool works
+on, in the caller's thread, since pickling may run the user's code. `EndedRun` stays while tasks of
+the job may have to run again. The `report_` functions call the observers.
 """
 
 from __future__ import annotations

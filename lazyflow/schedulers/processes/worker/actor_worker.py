@@ -79,8 +79,7 @@ class ActorWorker(WorkerProcess):
 class _SentInputs:
     """The arguments of a call, and the values that came with it: ``[value]``, or encoded.
 
-    Shared memory is mapped from now on, so that the parent can count it out when this is
-    discarded.
+    Shared memory is mapped from now on, so that the parent can count it out when this is discarded.
     """
 
     __slots__ = ("_arguments", "_is_own", "_loads")

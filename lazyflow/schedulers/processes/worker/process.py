@@ -37,8 +37,8 @@ from lazyflow.system import at_fork
 # -- in a worker: the user's modules are kept at the version that the caller has ----------
 #
 # A finder in front of all others notes imports, and refuses a source that is not the caller's
-# version. Modules that only tasks import are looked at once per run, and reloaded when
-# their source has changed.
+# version. Modules that only tasks import are looked at once per run, and reloaded when their source
+# has changed.
 
 
 class Follower:
@@ -365,8 +365,8 @@ class WorkerProcess(ABC):
     least
         Bytes from which a part of a value goes to shared memory.
     announced
-        Arenas that each socket has announced: a message on one may be read before an earlier one
-        on the other.
+        Arenas that each socket has announced: a message on one may be read before an earlier one on
+        the other.
     functions
         Those of tasks, by number; one that was not called yet, or that carries state, is a pickle.
     skipped
