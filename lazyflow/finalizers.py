@@ -70,7 +70,7 @@ class LastCall:
         if _unstarted:
             try:
                 uninterrupted(_start)
-            except RuntimeError:  # no more threads to be had: the next one tries again
+            except RuntimeError:  # the system gives no more threads: the next one tries again
                 pass
         self.__del__: Callable[[], Any] = partial(_queue.put, partial(call, *args))
 
@@ -111,7 +111,7 @@ def _serve() -> None:
         except Exception:
             import logging
 
-            logging.getLogger("lazyflow").exception("what follows the end of an object failed")
+            logging.getLogger("lazyflow").exception("a finalizer failed")
         del call
 
 

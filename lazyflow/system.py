@@ -233,17 +233,17 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RUSAGE_UNIT
 
 
-#: Bytes of one unit of ``ru_maxrss``, which nothing but the system's name tells.
+#: Bytes of one unit of ``ru_maxrss``, which depends on the system's name alone.
 RUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def total_memory() -> int | None:
-    """Return the bytes of memory that the machine has, None where that is not known."""
+    """Return the bytes of memory of the machine; None: unknown."""
     return _meminfo("MemTotal") or _by_psutil(lambda psutil: psutil.virtual_memory().total)
 
 
 def free_memory() -> int | None:
-    """Return the bytes that the machine can still give, None where that is not known."""
+    """Return the free bytes of the machine; None: unknown."""
     found = _meminfo("MemAvailable")
     if found is None:
         return _by_psutil(lambda psutil: psutil.virtual_memory().available)
@@ -293,7 +293,7 @@ def group_limits() -> Iterator[tuple[str, str]]:
 
 
 def _bytes_in(path: str) -> int | None:
-    """Return the number in a file of a memory group, None where it says that there is no limit."""
+    """Return the number in a file of a memory group; None: no limit."""
     text = "".join(_lines(path)).strip()  # "max", or without a unified hierarchy a huge number
     return int(text) if text.isdecimal() and int(text) < 1 << 62 else None
 
@@ -384,7 +384,7 @@ _NAMES = sys.getfilesystemencoding()
 
 
 def _lines(path: str) -> Iterator[str]:
-    """Yield the lines of a file of the kernel's; none where it is not there."""
+    """Yield the lines of a file of the kernel's; none if it is missing."""
     try:
         with open(path, encoding=_NAMES, errors="surrogateescape", newline="\n") as file:
             yield from file

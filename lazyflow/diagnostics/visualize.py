@@ -197,7 +197,7 @@ def _vertices(nodes: Sequence[Vertex], groups: list[int]) -> list[Vertex]:
 
 
 def _box_of_several(nodes: list[Vertex], inputs: tuple[int, ...]) -> Vertex:
-    """Return one box for several nodes: what they are, how many, and the first one's tooltip."""
+    """Return one box for several nodes: their name, their number, and the first one's tooltip."""
     kinds = {node.kind for node in nodes}
     kind = "output" if "output" in kinds else "value" if kinds == {"value"} else "task"
     if len(nodes) == 1:
@@ -241,7 +241,7 @@ class Picture:
     filename: str | None = None
 
     def __repr__(self) -> str:
-        """Say what is drawn and where it went, never the data."""
+        """Describe the picture and its file, never the data."""
         size = boxes.count(len(self.data), "character" if isinstance(self.data, str) else "byte")
         where = f", written to {self.filename!r}" if self.filename else ""
         return f"<Picture: {self.summary}, {self.format} of {size}{where}>"

@@ -73,7 +73,7 @@ def clusters(
     todo
         Numbers of the tasks to group, ascending; the results of others are there or will be.
     cost
-        Returns the seconds that a task takes, None if that is not known.
+        Returns the seconds that a task takes; None: unknown.
     size
         Returns the bytes of a task's result, None if that is not known.
     shown

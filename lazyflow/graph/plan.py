@@ -712,7 +712,7 @@ _of_units = attrgetter("priority", "resources", "workers", "retries", "crash_ret
 
 def differ(task: Task, before: Task) -> bool:
     """Tell whether the options of a task keep it out of the unit of its input."""
-    if task._options is OPERATOR:  # no option was given, and it costs next to nothing
+    if task._options is OPERATOR:  # without options, and very cheap
         return False
     return _of_units(task._options) != _of_units(before._options)
 

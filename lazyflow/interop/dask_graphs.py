@@ -263,7 +263,7 @@ def _computed(
 def _graph_of(dsk: Any) -> Any:
     """Return the graph in the object that dask gives a scheduler.
 
-    The optimisation of delayed does nothing but cull the graph, layer by layer of one task, which
+    The optimisation of delayed only culls the graph, layer by layer of one task, which
     takes longer than to run it: it is left out, since tasks are made of the needed nodes alone.
     """
     if isinstance(dsk, Mapping):

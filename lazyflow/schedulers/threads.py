@@ -329,7 +329,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         return True
 
     def _start_thread(self) -> bool:
-        """Add a thread; False when there are enough, or no more to be had."""
+        """Add a thread; False when there are enough, or the system gives no more."""
         if len(self._threads) >= self._size:
             return False
         self._serial += 1
@@ -338,7 +338,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         self._threads.add(me)
         try:
             uninterrupted(me.thread.start)
-        except RuntimeError:  # no more threads to be had, or the interpreter is ending
+        except RuntimeError:  # the system gives no more threads, or the interpreter is ending
             self._threads.discard(me)
             return False
         return True

@@ -179,7 +179,7 @@ class KeptMemory:
         return self.range.opened(is_private)
 
     def is_idle(self) -> bool:
-        """Tell whether nothing but this holds the memory."""
+        """Tell whether only this object holds the memory."""
         data = self.bytes
         return data is not None and _holders(data) <= _IDLE
 
@@ -376,7 +376,7 @@ class _Ledger:
         self._dead: deque[Gone] = deque()
         self._orders: SimpleQueue[_Order] = SimpleQueue()
         self._unstarted = [None]  # the thread that pops it starts the one that writes
-        self._early = [None]  # empty while an order is due that nobody waits for
+        self._early = [None]  # empty while an order is due that no thread waits for
 
     def memory_of(self, owner: Any, keeper: str) -> KeptMemory | None:
         """Return the memory of an array that owns it; None if it is not in one piece."""
@@ -469,7 +469,7 @@ class _Ledger:
             return
         try:
             Thread(target=self._serve, name="lazyflow-spilling", daemon=True).start()
-        except RuntimeError:  # no more threads to be had: the task fails with it
+        except RuntimeError:  # the system gives no more threads: the task fails with it
             self._unstarted.append(None)
             raise
 
@@ -480,7 +480,7 @@ class _Ledger:
             order, start = self._orders.get(), perf_counter()
             try:
                 self._spill(order)
-            except Exception as error:  # whoever waits raises it, next time if nobody does now
+            except Exception as error:  # the thread that waits raises it, or the next one
                 order.error = error
             if order.count and order.tell is not None:
                 order.tell(order.count, order.size, perf_counter() - start)

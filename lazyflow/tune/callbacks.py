@@ -109,7 +109,7 @@ class TensorBoardCallback(Callback):
         self._add(trial, summary_v2.hparams_pb(values, trial_id=str(trial.number)))
 
 
-# -- what a search shows while it runs: a table in a terminal or a notebook, else a line per trial
+# -- the display of a search: a table in a terminal or a notebook, else a line per trial
 
 _EVERY = 0.2  # seconds between changes of a table
 _SHOWN = 8  # trials
@@ -178,7 +178,7 @@ class _Display(Callback):
         ]
 
     def titles(self) -> list[str]:
-        """Return what stands above `rows`."""
+        """Return the heading of `rows`."""
         return ["trial", "status", self.result.metric, "reports", "parameters"]
 
 

@@ -49,7 +49,7 @@ Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 class _MemoryStep(NamedTuple):
     """A step of a candidate that a ``memory`` is asked to fit.
 
-    `later` are the names of the steps after it, `parameter` is what the name of the memory is, and
+    `later` are the names of the steps after it, `parameter` is the name of the memory, and
     `memory` the user's own.
     """
 
@@ -73,8 +73,8 @@ class _Calls:
 class _Prefix:
     """The first steps of a pipeline, fitted on the rows of a fold.
 
-    `steps` has them by name in the order of their fits, `X` is what they make of the rows, and
-    `seconds` is what all that took.
+    `steps` has them by name in the order of their fits, `X` are the rows that they return, and
+    `seconds` the time of all.
     """
 
     def __init__(self, steps: dict[str, Any], X: Any, seconds: float) -> None:
@@ -234,7 +234,7 @@ class _StepFitted(BaseException):
 
 
 class _Handover:
-    """What a fit takes from other tasks, and where it ends; each step is handed over once, so that
+    """The steps that a fit takes from other tasks, and its end; each is handed over once, so that
     a scorer may fit the pipeline again."""
 
     def __init__(self, before: _Prefix | None, wanted: str | None) -> None:
@@ -291,7 +291,7 @@ class _StepMemory:
 
 
 class _OneGraph(ParallelBackendBase):
-    """What joblib gives the calls of a search.
+    """The backend that joblib gives the calls of a search.
 
     It stands in for the backend of the first `Parallel` alone, which is the search's own: that of
     an estimator, in the refit, has the backend that it would have without us.
@@ -334,7 +334,7 @@ class _OneGraph(ParallelBackendBase):
 
 
 class _ScheduledSearch:
-    """What the searches add to scikit-learn's."""
+    """The additions of the searches to scikit-learn's."""
 
     estimator: Any
     scheduler: Any

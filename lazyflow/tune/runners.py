@@ -131,7 +131,7 @@ def run_here(
         return None
 
 
-#: By scheduler: what runners took over of the caller when they were made, and those without work.
+#: By scheduler: the caller's settings when runners were made, and the runners without work.
 #: Only of schedulers where each has a process of its own.
 _idle: dict[str, tuple[bytes, list[Any]]] = {}
 

@@ -219,7 +219,7 @@ class Search:
                 return
 
     def _heard(self, runners: Runners, slot: Slot) -> None:
-        """Handle what a trial has come to."""
+        """Handle the outcome of a step of a trial."""
         trial, future = slot.trial, slot.future
         assert trial is not None and future is not None
         now = monotonic()
@@ -281,7 +281,7 @@ class Search:
             callback.on_trial_start(trial)
 
     def _reported(self, trial: Trial, report: TrialReport) -> TrialDecision:
-        """Take a report in; return what becomes of the trial."""
+        """Take a report in; return the decision on the trial."""
         trial.history.append(report.metrics)
         if report.state is not None:
             trial.packed_state, trial.kept_at = report.state, len(trial.history)
@@ -321,7 +321,7 @@ class Search:
         return decision
 
     def _is_last(self, trial: Trial) -> bool:
-        """Tell whether no trial that waits, or is not made yet, is less far than this one."""
+        """Tell whether all trials that wait, or are not made yet, are at least as far as this."""
         waiting = self._waiting
         return not self._todo and (not waiting or waiting[0][0] >= len(trial.history))
 
@@ -352,7 +352,7 @@ class Search:
             self._over(trial, STOPPED)
 
     def _returned(self, trial: Trial, value: Any) -> None:
-        """Take in what the function of a trial has returned: a last report, if it is one."""
+        """Take in the result of the function of a trial: a last report, if it is one."""
         if isinstance(value, Mapping):
             metrics = {str(name): plain(each) for name, each in value.items()}
         elif value is None:

@@ -1,4 +1,4 @@
-"""A trial: its record, what its function calls, and the folder that keeps it through a kill.
+"""A trial: its record, the functions for its code, and the folder that keeps it through a kill.
 
 Files are written under another name and renamed, so that each is the old version or the new one;
 a line of ``result.jsonl`` that a kill has cut is ignored. In the folder of the search
@@ -116,13 +116,13 @@ class TrialOrder(NamedTuple):
 
 
 class TrialReport(NamedTuple):
-    """What a trial has reported: values by name, and a packed state, if it has kept one."""
+    """A report of a trial: values by name, and a packed state, if it has kept one."""
 
     metrics: dict[str, Any]
     state: bytes | None
 
 
-# -- what a trial's function calls ------------------------------------------------------------
+# -- functions that a trial's code calls ------------------------------------------------------
 
 
 class TrialStopped(BaseException):

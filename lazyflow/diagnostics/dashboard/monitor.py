@@ -1,4 +1,4 @@
-"""`Monitor`: an observer that collects what runs, and tells a page what has changed.
+"""`Monitor`: an observer that collects runs, and tells a page of changes.
 
 Threads that run tasks only append raw values; names are looked up by the thread of the server,
 some times a second.
@@ -34,7 +34,7 @@ from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
 from lazyflow.system import idle_seconds, process_usage
 
-# -- `AdviceWindow`: the rules of advice, on what ran in the last seconds -----------------
+# -- `AdviceWindow`: the rules of advice, on the runs of the last seconds -----------------
 
 _MIN_SECONDS = 5.0  # seconds of a window: a rule needs some time to judge
 _MOST_JUDGED = 200_000  # calls of one: judging more would take seconds
@@ -81,7 +81,7 @@ class AdviceWindow:
             self._spans += 1 + len(recording.spans)
 
     def look(self) -> None:
-        """Judge what was added, if that is long enough by now; nothing may run meanwhile.
+        """Judge the added records, if they are long enough; nothing may run meanwhile.
 
         Examples
         --------
@@ -143,7 +143,7 @@ class _OpenRun(NamedTuple):
 
 
 class Monitor(Observer):
-    """Collects what runs.
+    """Collects runs.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Monitor(Observer):
 
     def __init__(self, wake: Callable[[], Any] = lambda: None) -> None:
         self.wake = wake
-        self._raw: deque[tuple[Any, ...]] = deque()  # a method, and what to call it with
+        self._raw: deque[tuple[Any, ...]] = deque()  # a method, and its arguments
         self._switching = Lock()
         self._is_open = self._rests = False
         self._left_out_at = -inf  # when something was, last
@@ -225,7 +225,7 @@ class Monitor(Observer):
         self._raw.append((self._end, run, perf_counter()))
 
     def _rest(self) -> None:
-        """Watch no further runs until what waits was taken in."""
+        """Watch no further runs until the waiting events were taken in."""
         with self._switching:
             self._left_out_at = perf_counter()
             if self in always_observers:
@@ -259,7 +259,7 @@ class Monitor(Observer):
         return bool(self._runs or self._calls_open or self._raw)
 
     def news(self, since: int) -> dict[str, Any]:
-        """Return what a page needs that has seen so many calls, as plain data.
+        """Return the news for a page that has seen so many calls, as plain data.
 
         Examples
         --------
@@ -285,7 +285,7 @@ class Monitor(Observer):
         }
 
     def take_in(self) -> None:
-        """Look up the names of what was appended since the last time.
+        """Look up the names in the events appended since the last time.
 
         Examples
         --------
@@ -358,7 +358,7 @@ class Monitor(Observer):
     def _end(self, run: AnyRun, when: float) -> None:
         opened = self._runs.pop(id(run), None)
         if opened is not None:
-            for function, calls in opened.to_come.items():  # what was cancelled never comes
+            for function, calls in opened.to_come.items():  # cancelled calls never come
                 self._totals[function] -= calls
             self._over += 1
             opened.recording.close(run)

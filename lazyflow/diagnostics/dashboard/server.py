@@ -31,8 +31,8 @@ from lazyflow.diagnostics.dashboard.monitor import Monitor
 # -- who may ask the dashboard, and the headers of its answers ----------------------------
 #
 # The page is served on loopback only, where every user of the machine and every web page that a
-# browser shows could ask: so an address has a token in it, and what comes by way of another page is
-# refused. There is only GET, and nothing that is asked changes anything.
+# browser shows could ask: so an address has a token in it, and requests from another page are
+# refused. There is only GET, and no request changes anything.
 
 _NOTEBOOKS = "http://localhost:* http://127.0.0.1:*"  # which may show the page inside of theirs
 
@@ -175,7 +175,7 @@ class Server:
             self._loop.add_reader(sock, self._accept, sock)
 
     async def _collect(self) -> None:
-        """Take in what happens, so that nothing piles up while no page is open."""
+        """Take in events, which would pile up while no page is open."""
         while True:
             self.monitor.take_in()
             await self.pause()
@@ -225,7 +225,7 @@ class _Server(HTTPServer):
 
 
 class _GuardedHandler(RequestHandler):
-    """Refuses what is not for us; says no more than the status."""
+    """Refuses requests that are not for us, with the status alone."""
 
     SUPPORTED_METHODS = ("GET",)
     is_page = False
@@ -397,7 +397,7 @@ def load(part: int) -> np.ndarray:
 
 
 def clean(rows: np.ndarray) -> np.ndarray:
-    """Return rows without what is far out."""
+    """Return rows without outliers."""
     return np.clip(rows, -3.0, 3.0)
 
 

@@ -133,7 +133,7 @@ def covered(tasks: Sequence[TaskRecord]) -> float:
 
 
 def memory_limit(usage: Sequence[UsageRecord]) -> int | None:
-    """Return the bytes that these processes may have: those of the last record, and what is left.
+    """Return the bytes that these processes may have: those of the last record, and the free ones.
 
     None where one of them is unknown.
     """
@@ -188,7 +188,7 @@ def matters(evidence: Evidence, time: float) -> bool:
     return time >= max(_MIN_SECONDS, _SHARE * evidence.seconds)
 
 
-# -- rules on what the caller does between and around its computes ------------------------
+# -- rules on the caller's code between and around its computes ---------------------------
 
 _GAPS = 3  # of one line that make a habit
 _MANY = 300  # tiny blocks of arrays, whose tasks take some time to be made: no work of the caller's

@@ -1,6 +1,6 @@
-"""What is seen of the graphs of runs, beside when their tasks ran: large values, calls, chunks.
+"""Facts about the graphs of runs for rules of advice: large values, calls, chunks.
 
-A graph is looked at once, before its run; what a rule of advice needs of it is kept, no values.
+A graph is looked at once, before its run; the facts are kept, no values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lazyflow.store.sizes import size_of
 
 
 def captured_by(func: Any) -> Iterator[tuple[str, int]]:
-    """Yield what large data a function takes along, and its bytes.
+    """Yield descriptions and bytes of the large data that a function takes along.
 
     >>> import numpy
     >>> table = numpy.zeros(1_000_000)
@@ -203,7 +203,7 @@ class CapturedData(NamedTuple):
     function
         The name of the function.
     what
-        What holds the data, as text.
+        The holder of the data, as text.
     nbytes
         The size of the data.
     functions
@@ -227,7 +227,7 @@ class ArrayChunks(NamedTuple):
     place
         The line.
     name
-        What made it.
+        The function that made it.
     blocks
         The number of its blocks that are computed.
     nbytes
@@ -252,7 +252,7 @@ class MadeValues(NamedTuple):
     place
         The line.
     call
-        What stands in the brackets, as `EagerCall`.
+        The argument in the brackets, as `EagerCall`.
     values
         How many there are.
     """
@@ -279,7 +279,7 @@ class Refusal(NamedTuple):
 
 
 class Sights(NamedTuple):
-    """What was seen of the graph of a run: see the classes above."""
+    """The facts about the graph of a run: see the classes above."""
 
     large: tuple[LargeArgument, ...] = ()
     captured: tuple[CapturedData, ...] = ()
@@ -292,7 +292,7 @@ NOTHING = Sights()
 
 
 class Look:
-    """What is kept of one look at a graph, until somebody asks for the words.
+    """The facts of one look at a graph, before they are put into words.
 
     Attributes
     ----------
@@ -314,7 +314,7 @@ class Look:
         self.refused: list[Refusal] = []
 
     def sights(self, text_of_line: Callable[[Line], str]) -> Sights:
-        """Return what was seen, in words."""
+        """Return the facts, in words."""
         made = ((line, eager_call(*line), count) for line, count in self.values.items())
         return Sights(
             self.large, self.captured,
@@ -435,7 +435,7 @@ def _captured(tasks: list[Task]) -> Iterator[CapturedData]:
 
 
 def refusal(run: AnyRun, i: int, error: BaseException) -> Refusal | None:
-    """Return what is known of a task that failed since it changed its input, else None."""
+    """Return the facts about a task that failed since it changed its input, else None."""
     if not (isinstance(error, InputMutated) or edit_advice(error)):
         return None
     task = run.plan.tasks[i]

@@ -117,7 +117,7 @@ FAILED = "failed"  # in the legend
 
 
 class Bar(NamedTuple):
-    """A bar, from `left` to `right` seconds; what follows its colour is for the mouse."""
+    """A bar, from `left` to `right` seconds; the fields after its colour are for the mouse."""
 
     lane: int
     left: float
@@ -229,7 +229,7 @@ _USAGE_COLORS = {_OWN: "#8899bb", _WORKERS: "#bbccee", _CPU: "#88aa77"}
 
 
 class UsageBar(NamedTuple):
-    """A bar, in seconds and lanes; what follows its colour is for the mouse."""
+    """A bar, in seconds and lanes; the fields after its colour are for the mouse."""
 
     left: float
     right: float
@@ -303,7 +303,7 @@ def timeline(
     time: float,
     usage: Sequence[UsageRecord] = (),
 ) -> Any:
-    """Return a Bokeh figure of what ran; write it, and the summary, to an HTML file if asked."""
+    """Return a Bokeh figure of the runs; write it, and the summary, to an HTML file if asked."""
     figure = _figure(tasks, runs, time, usage)
     if path is not None:
         write_page(path, figure, "lazyflow timeline", Summary(tasks, runs, time)._repr_html_())
@@ -331,7 +331,7 @@ def _figure(
     # A browser gives the shortest bar a pixel: those of functions with more time lie on top.
     for label, bars in reversed(groups.items()):
         columns: dict[str, Any] = dict(zip(Bar._fields, zip(*bars, strict=True), strict=True))
-        # Lines would show what is shorter than a pixel as more than it is.
+        # Lines would show bars below a pixel as longer than they are.
         drawn.append(plot.hbar(
             y="lane", left="left", right="right", height=0.8, fill_color="color", source=columns,
             line_color="color" if label == FAILED else None, legend_label=label,
@@ -397,7 +397,7 @@ if (i !== undefined) {
 
 
 class FlameBox(NamedTuple):
-    """A box, from `left` to `right` seconds; what follows its colour is for the mouse."""
+    """A box, from `left` to `right` seconds; the fields after its colour are for the mouse."""
 
     depth: int
     left: float

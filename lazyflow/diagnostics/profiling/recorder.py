@@ -325,7 +325,7 @@ class Profile(Observer):
     def values_returned(self, run: AnyRun, values: list[Any]) -> None:
         self._watch.returned(run, values)
 
-    # -- when somebody asks -----------------------------------------------------------------
+    # -- the results ------------------------------------------------------------------------
 
     @property
     def tasks(self) -> list[TaskRecord]:
@@ -522,7 +522,7 @@ class Profile(Observer):
         write_trace(path, self.tasks, self.runs, self.seconds, self.usage)
 
     def _resolve(self) -> None:
-        """Make records of what was recorded."""
+        """Make records of the recordings."""
         words = Words()
         calls = list(self._calls.take_records(self._start, words))
         if not self._over and not calls:

@@ -1,4 +1,4 @@
-"""What is recorded of runs, of calls of actors, and of memory and CPU use while they go on.
+"""Recordings of runs, of calls of actors, and of memory and CPU use meanwhile.
 
 While tasks run, a tuple of raw values is kept for each. Names and lines are looked up when
 somebody asks; until then their functions are kept. Each actor has a lane of its own. Memory and CPU
@@ -37,7 +37,7 @@ from lazyflow.system import process_usage
 #: Number of the task, worker, start, end, CPU time, size of the result.
 Span = tuple[int, str, float, float, float | None, int | None]
 
-#: What tasks of one name, function and line have in common.
+#: The common record of tasks of one name, function and line.
 naming: Callable[[Any], tuple[Any, ...]] = attrgetter(
     "_func", "_options", "_code", "_lasti", "_key"
 )
@@ -47,7 +47,7 @@ _number: Callable[[Span], int] = itemgetter(0)
 
 
 class Recording:
-    """What is recorded of a run.
+    """The recording of a run.
 
     spans
         A `Span` for each task.
@@ -56,11 +56,11 @@ class Recording:
     compiled, moved
         Seconds for which Numba compiled, and bytes that were sent, by number of the task.
     spilled
-        What was written to files and read from there, piece by piece.
+        The values written to files and read from there, piece by piece.
     kinds
-        What names the tasks of `spans`, once the run is over.
+        The names of the tasks of `spans`, once the run is over.
     look
-        What was seen of the graph.
+        Facts about the graph.
     """
 
     def __init__(self, run: AnyRun, watch: GraphWatch) -> None:
@@ -86,7 +86,7 @@ class Recording:
             self.look.refused.append(refused)
 
     def close(self, run: AnyRun) -> None:
-        """Take what names the tasks of a run that is over; not its plan, which holds values."""
+        """Take the names of the tasks of an ended run; not its plan, which holds values."""
         self.end = perf_counter()
         ran = {span[0] for span in self.spans} if self.failed else ()
         for i, when in self.failed.items():
@@ -217,11 +217,11 @@ class ActorCalls:
         ]
 
     def drop_records(self) -> None:
-        """Forget what was recorded."""
+        """Forget the recording."""
         self._over.clear()
 
     def take_records(self, began: float, words: Words) -> Iterator[TaskRecord]:
-        """Take out what was recorded."""
+        """Take out the recording."""
         while self._over:
             kind, worker, start, end, cpu, failed = self._over.popleft()
             yield TaskRecord(
@@ -238,7 +238,7 @@ _WORKERS = 0.2  # seconds for which the list of workers is taken to be right
 
 
 class _Reading(NamedTuple):
-    """What was read at a moment: bytes, and all CPU seconds of this process and of workers."""
+    """Readings at a moment: bytes, and all CPU seconds of this process and of workers."""
 
     when: float
     memory: int | None
@@ -294,7 +294,7 @@ class UsageMeter:
         self._step = _STEP
 
     def records(self, began: float) -> list[UsageRecord]:
-        """Return what was read, with the use of the CPU between one reading and the next."""
+        """Return the readings, with the use of the CPU between one and the next."""
         return [
             UsageRecord(
                 after.when - began, after.memory, after.worker_memory,

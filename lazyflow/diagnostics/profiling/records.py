@@ -59,7 +59,7 @@ class TaskRecord(NamedTuple):
 
 
 class SpilledValues(NamedTuple):
-    """What was written to a file below a memory limit, for tasks of a run, and read from there.
+    """Values written to a file below a memory limit, for tasks of a run, and read from there.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class RunRecord(NamedTuple):
     sights
         Facts about its graph.
     spilled
-        What was written to a file and read from there.
+        The values written to a file and read from there.
     """
 
     start: float

@@ -58,7 +58,7 @@ class HotLine(NamedTuple):
 
 
 class Samples:
-    """What the threads that look at tasks have seen; any of them may `add` to it."""
+    """The samples of the threads that look at tasks; any of them may `add` to it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class Samples:
             self._seen[key] = looks + before, seconds + time
 
     def stacks(self) -> list[SampledStack]:
-        """Return what was seen so far."""
+        """Return the samples so far."""
         with self._lock:
             return [SampledStack(*key, *seen) for key, seen in self._seen.items()]
 
@@ -91,7 +91,7 @@ class CallNode:
         self.below: dict[Any, CallNode] = {}
 
     def called(self, key: Any, line: Line | None, name: str) -> CallNode:
-        """Return the box for what is called from here, made when it is needed first."""
+        """Return the box of a call from here, made when it is needed first."""
         found = self.below.get(key)
         if found is None:
             found = self.below[key] = CallNode(line, name)

@@ -161,7 +161,7 @@ def in_words(tasks: Sequence[TaskRecord]) -> str:
 def _headline(
     tasks: Sequence[TaskRecord], runs: Sequence[RunRecord], time: float, functions: int
 ) -> str:
-    # An actor is no worker: that it has nothing to do is no loss.
+    # Idle actors are no loss: they are not workers.
     workers = rows_by_worker(task for task in tasks if task.run >= 0)
     actors = len({task.worker for task in tasks if task.run < 0 and task.worker})
     places = [count(len(workers), "worker")] * bool(workers or not actors)

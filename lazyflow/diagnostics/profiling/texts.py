@@ -13,8 +13,8 @@ _LONGEST_PLACE = 120
 def shown(text: str, most: int = _LONGEST) -> str:
     """Return a text as one line of at most `most` printable characters.
 
-    Control characters, surrogates and marks that turn the direction of text are replaced. What is
-    special in HTML is for the writers of HTML.
+    Control characters, surrogates and marks that turn the direction of text are replaced; writers
+    of HTML escape its special characters.
 
     >>> shown("load\\x00 \\u202e"), len(shown("x" * 1_000_000))
     ('load� �', 80)

@@ -555,7 +555,7 @@ class Run(BaseRun):
                                     self.scheduler.offer(self, 1)
         finally:
             # The traceback of a failed task has its frame, which knows this one as its caller:
-            # while somebody keeps the exception, nothing may be held here.
+            # while the exception is kept, nothing may be held here.
             values = given = value = args = kwargs = None  # type: ignore[assignment]
 
     def _pass_on(self, i: int, users: list[int], own: list[int]) -> int:

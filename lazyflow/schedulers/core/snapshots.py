@@ -192,7 +192,7 @@ class Taken:
 
 
 def _can_change(array: Any) -> bool:
-    """Tell whether somebody may write into the memory of an array."""
+    """Tell whether the memory of an array may be written to."""
     below = array
     while below is not None:
         if type(below) is bytearray or (kinds[type(below)] == ARRAY and below.flags.writeable):

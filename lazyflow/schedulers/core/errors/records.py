@@ -537,7 +537,7 @@ def rebuilt(record: tuple[Any, ...]) -> BaseException:
 
     It has the type it had where that can travel, else it is a `RemoteTaskError` with the name of
     that type, the text and the place. Its traceback is real: it shows the frames of the task.
-    Never raises, but for the user's own Ctrl-C.
+    Raises only the user's own Ctrl-C.
     """
     try:
         entries = [_Entry(*fields) for fields in record]

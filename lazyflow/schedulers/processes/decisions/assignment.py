@@ -322,7 +322,7 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
 # ten tasks of sixteen. A batch that ends within subtrees goes on to where one value of it waits
 # for inputs from elsewhere, up to twice as long: several would wait for what other workers make of
 # the same subtrees, and be held meanwhile. Of what is ready in a background job each worker gets as
-# many tasks, so that values which somebody holds lie evenly. A second batch may wait at the worker
+# many tasks, so that values held by the caller lie evenly. A second batch may wait at the worker
 # behind a short one; behind a long one, or one of unknown length, it would be held up.
 
 AHEAD = 8  # tasks that may wait for inputs on their way to one worker

@@ -305,7 +305,7 @@ class PoolMemory:
         result_memory.trim()
 
     def close(self) -> None:
-        """Close all descriptors but those of values that somebody holds still."""
+        """Close all descriptors but those of values that are still held."""
         for arena in tuple(self.readers):
             if self.segments.has_any(arena):
                 os.close(self.readers.pop(arena))
@@ -372,7 +372,7 @@ def begin_packing(driver: Owner, nodes: list[Node], packed: Callable[..., None])
         threading.Thread(
             target=_pack_all, args=details, name="lazyflow-packing", daemon=True
         ).start()
-    except RuntimeError:  # no more are to be had, or Python is ending
+    except RuntimeError:  # the system gives no more threads, or Python is ending
         _pack_all(*details)
 
 
@@ -612,8 +612,8 @@ class Fetch:
 def put(driver: Owner, value: Any, task: Task) -> PoolValue:
     """Encode a value once, for all runs, in the caller's thread; `task` has its name and place.
 
-    Its node is made, and of a job that is over and cleared: it is kept while somebody holds the
-    `PoolValue`, or the lineage of another job's value needs it.
+    Its node is made, and of a job that is over and cleared: it is kept while the `PoolValue`
+    lives, or the lineage of another job's value needs it.
 
     Raises
     ------
@@ -636,7 +636,7 @@ def put(driver: Owner, value: Any, task: Task) -> PoolValue:
 
 
 def held_node(task: Task) -> Node:
-    """Return the node of a value that no task of the pool makes, and that somebody holds."""
+    """Return the node of a value that no task of the pool makes, and that the caller holds."""
     job = Job(None, 0, background=True)
     job.over = True
     node = Node(job, 0, name_only(task), 0)
