@@ -20,8 +20,8 @@ share_from         65536       bytes from which a part of a value goes through s
 store_limit        None        bytes of shared memory for values, in each worker; None: all that
                                the machine has
 memory_limit       None        bytes of memory, also as text ("4 GB", "4 GiB"): values that a run or
-                               `persist` keeps beyond it are written to files; "auto": 60 % of what
-                               the machine, or its control group, has; None: nothing is written
+                               `persist` keeps beyond it are written to files; "auto": 60 % of the
+                               memory of the machine or its control group; None: no limit
 spill_folder       None        folder of these files, which have no names; None: that of temporary
                                files, or /var/tmp where those are in memory
 chunk_bytes        8388608     bytes that ``chunks="auto"`` aims at for each chunk of an array

@@ -666,7 +666,7 @@ def _explain_merge(before: Plan, after: Plan) -> str:
 
 
 def fuse(plan: Plan, optimize: bool = True) -> Plan:
-    """Join linear chains, and items and attributes with what they are taken from, into units.
+    """Join linear chains, and objects with items and attributes taken from them, into units.
 
     A unit runs on one worker without a look at the queue between its tasks; each of them keeps
     its own events, retries and errors. No unit extends past a wanted result or across different

@@ -307,8 +307,20 @@ def test_a_tree_is_planned_depth_first(n):
     assert most <= (n - 1).bit_length() + 2
 
 
-def test_the_higher_input_goes_first():
-    low, high = inc(inc(1)), inc(inc(inc(2)))
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_the_higher_input_goes_first(names):
+    """We want `high` first: while it is made, no value of `low` waits for it. Names do not count.
+
+              x
+            /   \\
+        high     low
+          |       |
+          o       o
+          |
+          o
+    """
+    low = inc(inc(1), dask_key_name=names[0])
+    high = inc(inc(inc(2)), dask_key_name=names[1])
     for x in (add(low, high), add(high, low), delayed(sum)([low, high, inc(9)])):
         order, number = in_order([x])
         assert order[:3] == in_order([high])[0]

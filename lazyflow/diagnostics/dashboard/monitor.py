@@ -145,10 +145,10 @@ class _OpenRun(NamedTuple):
 class Monitor(Observer):
     """Collects runs.
 
-    Parameters
+    Attributes
     ----------
     wake
-        Is called when a run begins.
+        Called when a run begins.
 
     Examples
     --------
@@ -157,8 +157,8 @@ class Monitor(Observer):
     []
     """
 
-    def __init__(self, wake: Callable[[], Any] = lambda: None) -> None:
-        self.wake = wake
+    def __init__(self) -> None:
+        self.wake: Callable[[], Any] = lambda: None
         self._raw: deque[tuple[Any, ...]] = deque()  # a method, and its arguments
         self._switching = Lock()
         self._is_open = self._rests = False

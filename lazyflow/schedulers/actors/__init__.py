@@ -30,9 +30,8 @@ For users of `lazyflow.actor`:
   ``checkpoint="get_state"`` kept after each call (``set_state`` gets it; ``checkpoint_every=k``
   keeps it after every k-th).
 - When 10,000 calls of an actor (``max_pending_calls``) are pending, the caller of the next one
-  sleeps until some have ended. Tasks and calls of actors do not sleep, since others may wait
-  for them, and coroutines do not either, since that would block their event loop: ``await`` the
-  calls.
+  sleeps until some have ended. Tasks and calls of actors go on, since others may wait for them; so
+  do coroutines, which would block their event loop: ``await`` the calls.
 - ``ActorPool(actors).map(lambda a, x: a.work(x), items)`` gives each item to a free actor.
 
 On processes, large arrays go through shared memory, also between actors and workers. On distributed

@@ -124,7 +124,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._serve, name="lazyflow-sampler", daemon=True)
 
     def start(self) -> Sampler:
-        """Start the thread; without one, if there are no more to be had, nothing is seen."""
+        """Start the thread; if the system gives none, there are no samples."""
         try:
             self._thread.start()
         except RuntimeError:

@@ -206,18 +206,6 @@ def test_long_tasks_are_dealt_evenly(tasks: int) -> None:
     assert sorted(found.values()) == [tasks // 2] * 2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tasks", [2, 4, 6])
-def test_long_tasks_take_their_time(tasks: int) -> None:
-    def long(i: int) -> None:
-        time.sleep(1.5)
-
-    assert meet()
-    start = time.monotonic()
-    compute([delayed(long)(i) for i in range(tasks)], **ON)
-    assert time.monotonic() - start < 1.5 * tasks / 2 + 0.75
-
-
 def endless(how: str, started: Tally) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     started.add(os.getpid())

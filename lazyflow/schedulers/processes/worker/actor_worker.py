@@ -54,7 +54,7 @@ class ActorWorker(WorkerProcess):
         return self.encode(box.pop())
 
     def open(self, packed: Any, what: str) -> Any:
-        """Open what was encoded."""
+        """Open an encoded value."""
         return UnopenedValue(self.mappings, packed).owned()
 
     def began(self, number: int) -> None:
