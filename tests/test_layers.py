@@ -42,7 +42,6 @@ LAYERS = [
     ("lazyflow.array.chunks", 5),
     ("lazyflow.array.kernels", 5),
     ("lazyflow.array.names", 5),
-    ("lazyflow.array.names", 5),
     ("lazyflow.array.nodes", 5.1),
     ("lazyflow.array.passes", 5.2),
     ("lazyflow.array.evaluation", 5.3),
