@@ -179,7 +179,7 @@ def claims_here(_: int) -> int:
     return len(worker.claims)
 
 
-def test_workers_forget_the_batchs_that_they_had() -> None:
+def test_workers_forget_the_batches_that_they_had() -> None:
     on: dict[str, Any] = {"scheduler": "processes", "num_workers": 2}
     for _ in range(300):
         compute([delayed(int)(i) for i in range(4)], **on)

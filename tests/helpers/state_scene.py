@@ -6,7 +6,7 @@ from fake_worker import SHORT, Task
 from state_checks import Checked
 
 from lazyflow.schedulers.processes.decisions import events
-from lazyflow.schedulers.processes.decisions import events as worker_events
+from lazyflow.schedulers.processes.decisions import events
 from lazyflow.schedulers.processes.decisions.nodes import (
     SENT,
     Job,
@@ -27,7 +27,7 @@ class Scene(Checked):
         for _ in range(workers):
             self._do_start(Start(1))
         for worker in tuple(self.fakes):
-            worker_events.worker_up(self.state, worker)
+            events.worker_up(self.state, worker)
         self.perform()
 
     def chance(self, of):
@@ -140,7 +140,7 @@ class Scene(Checked):
             moved = [self.act(at) for at in reversed(range(len(self.state.workers)))]
             for worker, fake in tuple(self.fakes.items()):
                 if not worker.up:
-                    worker_events.worker_up(self.state, worker)
+                    events.worker_up(self.state, worker)
                     moved.append(True)
                 if worker.to_drop:
                     self.send_drops(fake)

@@ -7,7 +7,6 @@ from fake_worker import LARGE
 from state_scene import Plan, Scene, chain, option
 
 from lazyflow.schedulers.processes.decisions import events
-from lazyflow.schedulers.processes.decisions import events as worker_events
 from lazyflow.schedulers.processes.decisions.assignment import AHEAD, LEAST, SERVED, TARGET
 from lazyflow.schedulers.processes.decisions.events import GROWTH
 from lazyflow.schedulers.processes.decisions.nodes import FETCHING
@@ -21,7 +20,7 @@ def test_a_function_that_was_never_measured_goes_alone():
     assert [[len(f) for f in w] for w in scene.to_run()] == [[1]]  # nor does another batch wait
 
 
-def test_batchs_grow_by_what_was_measured():
+def test_batches_grow_by_what_was_measured():
     scene = Scene(workers=1)
     scene.job([Plan() for _ in range(1000)])
     sizes = []
@@ -41,7 +40,7 @@ def test_a_batch_takes_no_longer_than_it_should():
 
 
 @pytest.mark.parametrize("workers", [1, 4, 8, 16])
-def test_the_caller_sends_no_more_batchs_a_second_however_many_the_workers(workers):
+def test_the_caller_sends_no_more_batches_a_second_however_many_the_workers(workers):
     scene = Scene(workers)
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(200 * workers)])
@@ -397,7 +396,7 @@ def test_a_late_batch_is_shared_out():
     scene.steps(0, 2)  # it begins with the first
     run.job.cap = 2
     scene.rng.randint = lambda low, high: high  # it gives back all that it can
-    worker_events.overdue(scene.state, busy, batch.number)
+    events.overdue(scene.state, busy, batch.number)
     scene.perform()
     scene.fake(0).serve()
     while scene.fake(0).told:
@@ -416,7 +415,7 @@ def test_a_late_batch_stays_where_its_job_may_have_no_other_worker():
     scene.job([Plan() for _ in range(40)], cap=1)
     scene.steps(0, 2)
     busy = scene.state.workers[0]
-    worker_events.overdue(scene.state, busy, busy.batches[0].number)
+    events.overdue(scene.state, busy, busy.batches[0].number)
     scene.perform()
     assert busy.batches[0].is_late and not busy.recalling
     scene.job([Plan() for _ in range(2)], cap=2)  # it goes to the other
