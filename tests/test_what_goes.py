@@ -132,7 +132,6 @@ def test_what_was_used_goes(scheduler: str, use: str) -> None:
         assert until(lambda: not left(), PATIENCE), left()
 
 
-
 @pytest.mark.parametrize("has_weak_references", [True, False])
 def test_an_observer_that_raised_goes(has_weak_references: bool, monkeypatch: Any) -> None:
     """One without weak references is held: it must not be called again."""

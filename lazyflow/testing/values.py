@@ -305,7 +305,6 @@ WITH_DATACLASSES = {
 }
 
 
-
 def _edited(array: Any, unlocked: bool) -> str:
     try:
         if unlocked:

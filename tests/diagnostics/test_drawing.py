@@ -74,7 +74,6 @@ def graphs(draw_one, max_nodes=30):
 # --- layout
 
 
-
 @given(graphs(), st.sampled_from(["TB", "BT", "LR", "RL"]))
 def test_any_graph_is_tidy(nodes, rankdir):
     check_clear(check_tidy(nodes, rankdir))

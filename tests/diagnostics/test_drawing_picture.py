@@ -19,7 +19,6 @@ from lazyflow.diagnostics.visualize import Picture, draw
 # --- limits and errors
 
 
-
 def test_500_nodes_are_drawn_and_501_are_not():
     assert len(Parsed(to_svg(chain(500))).boxes) == 500
     nodes = [Vertex("1", (), "value"), *(Vertex("f", (0,)) for _ in range(1_500))]
@@ -70,7 +69,6 @@ def test_unknown_kind():
 # --- draw and its picture
 
 
-
 @pytest.mark.parametrize(
     ("filename", "format", "written"),
     [
@@ -112,7 +110,6 @@ def test_picture_shows_itself_in_a_notebook():
 
 
 # --- graphviz
-
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from fake_worker import SHORT, Task
 from state_checks import Checked
 
 from lazyflow.schedulers.processes.decisions import events
-from lazyflow.schedulers.processes.decisions import events
 from lazyflow.schedulers.processes.decisions.nodes import (
     SENT,
     Job,

@@ -24,7 +24,6 @@ BOTH = pytest.mark.parametrize("scheduler", ["sync", "threads"])
 # -- exceptions that do not behave ----------------------------------------------------------
 
 
-
 class Hostile(Exception):
     """Every method that somebody who handles an exception may call raises."""
 
@@ -187,7 +186,6 @@ def test_a_memory_error_in_a_task(scheduler: str) -> None:
 
 
 # -- what is left in memory -----------------------------------------------------------------
-
 
 
 class Value:

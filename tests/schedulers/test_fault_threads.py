@@ -37,7 +37,6 @@ def test_nested_computes_on_one_executor() -> None:
     assert found == [sum(i + k + 1 for k in range(4)) for i in range(8)]
 
 
-
 def test_a_nested_compute_that_is_given_up_hides_no_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -64,7 +64,6 @@ def chain(n: int) -> Any:
 # -- graphs ---------------------------------------------------------------------------------
 
 
-
 @SIZES
 @BOTH
 def test_a_long_chain(n: int, scheduler: str) -> None:
@@ -169,7 +168,6 @@ def test_an_array_is_captured_by_reference(scheduler: str) -> None:
 
 
 # -- tasks that return tasks ----------------------------------------------------------------
-
 
 
 @BOTH

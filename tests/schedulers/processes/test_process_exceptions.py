@@ -46,7 +46,6 @@ pytestmark = [
 # -- exceptions -----------------------------------------------------------------------------
 
 
-
 def test_an_exception_keeps_its_type() -> None:
     x, at = delayed(raise_it, name="bad")(Awkward, 7, "no luck"), line()
     error = around(x)
@@ -152,7 +151,6 @@ def test_no_text() -> None:
 # -- what can't be pickled ------------------------------------------------------------------
 
 
-
 class Holder:
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -222,7 +220,6 @@ def test_a_generator_arrives_as_its_items() -> None:
 
 
 # -- memory ---------------------------------------------------------------------------------
-
 
 
 def resident() -> int:

@@ -41,7 +41,6 @@ pytestmark = [
 # -- graphs ---------------------------------------------------------------------------------
 
 
-
 @pytest.mark.parametrize("n", [10_000, slow(100_000)])
 def test_a_long_chain(n: int) -> None:
     x: Any = delayed(inc)(0)
@@ -200,7 +199,6 @@ def test_nested_computes(workers: int) -> None:
 
 
 # -- beyond the table -----------------------------------------------------------------------
-
 
 
 class Computes:

@@ -208,7 +208,6 @@ except lazyflow.RemoteTaskError as error:
 # -- faults that end the caller itself ------------------------------------------------------
 
 
-
 @pytest.mark.parametrize("fault", DEATHS)
 @pytest.mark.parametrize("place", ["argument pickling", "function pickling", "result unpickling"])
 def test_a_fault_in_the_callers_own_process(place: str, fault: str) -> None:

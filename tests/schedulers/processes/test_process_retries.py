@@ -50,7 +50,6 @@ pytestmark = [
 # -- deaths and retries ---------------------------------------------------------------------
 
 
-
 def test_kills_at_random() -> None:
     """A tree whose workers are killed as it grows, by somebody else: the sum is exact."""
     gate = threading.Event()
@@ -192,7 +191,6 @@ def test_a_death_loses_no_finished_side_effect() -> None:
 
 
 # -- time -----------------------------------------------------------------------------------
-
 
 
 @pytest.mark.parametrize("tasks", [2, 4, 6])
