@@ -1,6 +1,6 @@
 """flox's reductions of groups, of chunked arrays: `groupby` and `resample` of xarray.
 
-flox knows which arrays compute later by type, dask's and cubed's, and would get others computed.
+flox recognises lazy arrays by type, dask's and cubed's, and computes others.
 One function of flox reduces an array in memory; for lazyflow's arrays its steps are used here: each
 block is reduced by groups, and the results of blocks are combined in a tree. Reductions without
 such steps, such as medians, are done with the grouped axes in one chunk.

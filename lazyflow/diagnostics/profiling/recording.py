@@ -1,7 +1,7 @@
 """Recordings of runs, of calls of actors, and of memory and CPU use meanwhile.
 
-While tasks run, a tuple of raw values is kept for each. Names and lines are looked up when
-somebody asks; until then their functions are kept. Each actor has a lane of its own. Memory and CPU
+While tasks run, a tuple of raw values is kept for each. Names and lines are looked up
+on request; until then their functions are kept. Each actor has a lane of its own. Memory and CPU
 use are those of this process and of the workers of its runs and actors.
 """
 

@@ -1,7 +1,7 @@
 """Where the calls of one actor run: in threads of its own, an event loop, or the caller's thread.
 
 Executors know no more of a call than `ActorJob`, so they serve actors of this process and of
-others. A value goes in a list, out of which it is taken: `done` can see whether anybody else
+others. A result travels in a list of one, so that `done` can see whether anything else
 holds it.
 """
 

@@ -1,8 +1,8 @@
 """Results as an engine holds and moves them, and pieces of tasks on their way.
 
-An engine pickles what it moves, and what pickling the user's objects raises would be its error
-and not the task's. So it gets to see a `GroupOutcome` only, whose parts lazyflow pickles one by
-one, large memory apart, and opens where they are used.
+An engine pickles the values that it moves; an exception of the user's pickling code would be the
+engine's error, not the task's. So the engine sees only a `GroupOutcome`, whose parts lazyflow
+pickles one by one, with large memory apart, and opens where they are used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A run whose tasks an engine's workers compute, group by group.
 
 The caller's thread makes a run and fetches its results; the engine's thread does the rest, one
-step after the other. Which tasks go together is for the run's `GroupQueue`; what they are given
-from outside is its `RunValues`.
+step after the other. The run's `GroupQueue` decides which tasks go together; its `RunValues`
+has their values from outside.
 """
 
 from __future__ import annotations

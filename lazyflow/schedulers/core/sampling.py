@@ -1,7 +1,7 @@
-"""Where tasks spend their time: a thread looks at their frames again and again while one asks.
+"""Where tasks spend their time: a thread samples their frames while an observer asks for it.
 
-A look stands for the time since the look before. So a call into C that holds the interpreter's
-lock, during which no other thread can look, has its full time at its line, at the look after it.
+A sample stands for the time since the last one. So a call into C that holds the GIL, during which
+no other thread runs, gets its full time with the next sample, at its line.
 """
 
 from __future__ import annotations

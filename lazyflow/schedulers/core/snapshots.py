@@ -1,9 +1,8 @@
 """A run in the background reads the caller's arrays as they were when it was started.
 
-`lazyflow.submit` says the rule. Containers were copied when the calls were made; here arrays and
-the like are copied up to a size, once a run. Of larger ones a sample is kept, and a task that
-read one of these is failed when the sample differs afterwards: see `Watch`. Expressions of arrays
-take in their operands by the same rule.
+Containers were copied when the calls were made. Here arrays, frames and buffers up to a size are
+copied, once per run. Of larger ones a sample is kept, and a task that has read one fails if the
+sample differs afterwards: see `Watch`. Expressions of arrays treat their operands alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Submitted calls that have not ended: the end of the program finishes them.
 
-So `concurrent.futures` does, and at the same moment, before its executors end: the threads that
-are there still run, but from Python 3.12 on no new ones start.
+`concurrent.futures` does the same, at the same moment. Its executors end afterwards: existing
+threads still run now, but from Python 3.12 on no new ones start.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The messages between the parent and a worker: tuples, since `marshal` knows nothing richer.
 
-Whoever takes a message in takes it apart in one statement, in the order of the fields here.
+A receiver unpacks a message in one statement, in the order of the fields here.
 Requests and notes, of which there are several kinds on one socket, are a kind and its content.
 """
 

@@ -1,10 +1,10 @@
 """Actors on a dask.distributed cluster: the end in a worker, and the way to it.
 
 An actor is one of distributed's own (``actor=True``): it stays in the worker that made it, and
-that worker's loop passes messages to it. Of the rest of distributed's actors nothing is used: its
-futures are no futures elsewhere, its calls come in any order, and one whose worker forgot the
-actor never ends. Messages go by the remote call that distributed's actors are called by, one at
-a time; answers come with the events of the cluster, as those of groups do.
+that worker's loop passes messages to it. The rest of distributed's actors is not used: their
+futures are no futures elsewhere, their calls come in any order, and a call never ends if the worker
+forgot the actor. Messages go by the remote call of distributed's actors, one at a time; answers
+come with the events of the cluster, as those of groups do.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ where they are read. A task whose result is beyond the limit waits for that thre
 
 The limit is the share of the worker's memory down to which distributed spills. The scheduler knows
 how large results are, and goes by that; the worker's own buffer is told to count them as nothing.
-When the process has too much memory it writes them nevertheless: then it writes a word for each.
+If the process has too much memory, the buffer writes them nevertheless: a word for each.
 Results that can't be written to the file stay in memory, and distributed treats them as all values.
 """
 

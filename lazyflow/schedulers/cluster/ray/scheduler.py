@@ -2,7 +2,7 @@
 
 A group of tasks is one Ray task. Its results are the outcome, or the parts of that, which stay in
 Ray's store, and the report, which comes to the caller. Ray computes lost outcomes again by itself,
-and runs a group whose worker died again, which both count as its runs.
+and runs a group again whose worker died; both count as runs of the group.
 """
 
 from __future__ import annotations
