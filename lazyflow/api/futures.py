@@ -423,7 +423,8 @@ def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         no arguments.
     *args, **kwargs
         The arguments. Futures and lazy values among them, at any depth, are replaced by their
-        values.
+        values. Arrays up to 64 KiB are copied now. Do not fill a larger one again before the call
+        has ended: the call then raises `InputMutated`.
 
     Examples
     --------

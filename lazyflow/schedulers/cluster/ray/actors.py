@@ -1,9 +1,9 @@
 """Actors on Ray: the end in the actor's process, and the way to it.
 
 An actor is a Ray actor in a process of its own, with two threads of Ray's: with an event loop in
-their place each message would take a third of a millisecond more. `RemoteActor`, which knows the calls
-that have run, starts it again, not Ray. Ray returns only results of calls, so `exchange` brings
-messages there, and returns when there are reports or it is called again.
+their place each message would take a third of a millisecond more. `RemoteActor`, which knows the
+calls that have run, starts it again, not Ray. Ray returns only results of calls, so `exchange`
+brings messages there, and returns when there are reports or it is called again.
 """
 
 from __future__ import annotations
