@@ -199,7 +199,7 @@ def test_blocks_may_contain_others_but_each_profile_has_one_block():
         delayed(inc)(1).compute()
         with lazyflow.profile() as inner:
             delayed(inc)(1).compute()
-        with pytest.raises(RuntimeError, match="each block has its own"), inner:
+        with pytest.raises(RuntimeError, match="Give each block its own"), inner:
             pass
     assert (len(outer.tasks), len(inner.tasks)) == (2, 1)
 

@@ -107,7 +107,7 @@ def test_a_driver_that_breaks_tells_all_who_wait(monkeypatch: pytest.MonkeyPatch
     assert old is not None
     with monkeypatch.context() as patch:
         patch.setattr(events, "answered", broken)
-        with pytest.raises(SchedulerLost, match=r"KeyError: 5.*Compute it again") as caught:
+        with pytest.raises(SchedulerLost, match=r"KeyError: 5.*Compute them again") as caught:
             compute(delayed(inc)(2), **ON)
     assert type(caught.value.__cause__) is KeyError
     gate.open()
@@ -118,7 +118,7 @@ def test_a_driver_that_breaks_tells_all_who_wait(monkeypatch: pytest.MonkeyPatch
     assert compute(delayed(inc)(2), **ON) == (3,)
     # What comes too late, to who knew the old pool, is refused and does not wait.
     monkeypatch.setattr(processes, "_running_driver", lambda: old)
-    with pytest.raises(SchedulerLost, match="Compute it again"):
+    with pytest.raises(SchedulerLost, match="Compute them again"):
         compute(delayed(inc)(2), **ON)
 
 
