@@ -136,7 +136,7 @@ def test_what_is_edited_and_not_reloaded(folder):
     folder.write("hm", HM.format(1000))
     assert same(hm.f, hm.helper) == [2, 2]
     new_workers()
-    with pytest.raises(RuntimeError, match="version of module hm: .* edited since. Reload it there"):
+    with pytest.raises(RuntimeError, match="version of module hm: .* edited since. Reload it"):
         on("processes", hm.f)
     assert on("processes", abs) == [1]
     importlib.reload(hm)
