@@ -23,6 +23,7 @@ from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reductions import TreeReduction, axis_of, tree
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.user_calls import PerBlock, SingleResult
+from lazyflow.array.nodes.value_ranges import tables_merged
 
 # -- unique and isin ---------------------------------------------------------------------------
 
@@ -154,8 +155,9 @@ def unique(
 ) -> Any:
     """Return the different elements, sorted; parameters are those of ``np.unique``.
 
-    How many there are is known only when something was computed. Along an axis the array becomes
-    one block.
+    How many there are is known only when something was computed. They are one block; of an array
+    that takes much of the memory limit they are several, unless `return_inverse` is asked for.
+    Along an axis the array becomes one block.
 
     >>> import lazyflow.array as la
     >>> x = la.from_array([3, 1, 3, 2], chunks=2)
@@ -175,11 +177,20 @@ def unique(
     else:
         shape = node.shape if return_index else None
         op = Distinct(shape, bool(equal_nan), return_index or return_counts)
-        table = tree(op, [node], ((None,),), node.dtype)
-        values = SingleResult((table,), 0, node.dtype, ((None,),))
-        places = [SingleResult((table,), k, np.dtype(np.intp), ((None,),)) for k in (2, 1)]
-        inverse = PerBlock((values, node), _inverse, np.dtype(np.intp), node.chunks)
-        found = [values, places[0], inverse, places[1]]
+        place = np.dtype(np.intp)
+        columns = ("count", "place")[: 2 if return_index else int(return_counts)]
+        table = (
+            tree(op, [node], ((None,),), node.dtype) if return_inverse
+            else tables_merged(op, node, columns)
+        )
+        values, counts, first = [
+            SingleResult((table,), k, dtype, table.chunks)
+            for k, dtype in enumerate((node.dtype, place, place))
+        ]
+        inverse = (
+            PerBlock((values, node), _inverse, place, node.chunks) if return_inverse else values
+        )
+        found = [values, first, inverse, counts]
     asked = (True, return_index, return_inverse, return_counts)
     made = tuple([Array(each) for each, on in zip(found, asked, strict=True) if on])
     return made if len(made) > 1 else made[0]
