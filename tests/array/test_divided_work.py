@@ -127,6 +127,31 @@ def test_different_elements_of_a_long_array(
                 same(one, other)
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    n=st.integers(60, 300), size=st.integers(16, 60), seed=st.integers(0, 99), data=st.data(),
+    dtype=st.sampled_from(["f8", ">f4", "i1", "M8[D]", "?"]),
+    different=st.sampled_from([3, 1000]),
+)
+def test_many_largest_elements(n, size, seed, dtype, different, data):
+    a = elements(dtype, n, different, np.random.default_rng(seed))
+    k = data.draw(st.integers(n // 4, n + 1))
+    with lf.config.set(memory_limit=1000, scheduler="sync"):
+        x, wanted = computed_blocks(a, size), np.sort(a)
+        for each, ordered in ((k, wanted[::-1]), (-k, wanted)):
+            same(la.topk(x, each).compute(), ordered[:k])
+            at = la.argtopk(x, each)
+            places = at.compute()
+            same(a[places], ordered[:k])
+            assert len(np.unique(places)) == min(k, n)
+            if at.numblocks > (1,):  # equal elements are in this order, or its reverse
+                every = np.argsort(a, kind="stable")
+                same(places, (every[::-1] if each > 0 else every)[:k])
+            rows = computed_blocks(np.stack([a, a[::-1]]), (2, size))
+            same(la.topk(rows, each, 1).compute(), np.stack([ordered[:k]] * 2))
+        assert la.topk(x, k).numblocks > (1,) or a.nbytes <= 125
+
+
 def test_ranges_of_different_elements_are_alike():
     a = np.random.default_rng(0).integers(0, 40_000, 30_000)
     a[::2] = 7  # which one range has
@@ -190,6 +215,8 @@ def run(rows):
         found = x[order].max()
     elif {which!r} == "sort":
         found = la.sort(x.reshape(-1) % 2)[-1]
+    elif {which!r} == "topk":
+        found = la.topk(x.reshape(-1), rows * 32).mean()
     elif {which!r} == "unique":
         numbers = la.arange(rows * 128, chunks=2048 * 128) % (rows * 64)
         values, counts = la.unique(numbers, return_counts=True)
@@ -209,7 +236,8 @@ print((peak() - before) / MIB)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts what Linux counts")
 @pytest.mark.parametrize("which", [
-    "permutation", "sort", "medians", "unique", pytest.param("quantiles", marks=pytest.mark.slow),
+    "permutation", "sort", "medians", "unique", pytest.param("topk", marks=pytest.mark.slow),
+    pytest.param("quantiles", marks=pytest.mark.slow),
 ])
 def test_four_times_a_limit_are_not_held(which):
     done = subprocess.run(

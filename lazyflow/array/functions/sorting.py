@@ -38,7 +38,7 @@ from lazyflow.array.nodes.reductions import (
     tree,
     whole_along,
 )
-from lazyflow.array.nodes.sample_sort import is_long, sample_sorted
+from lazyflow.array.nodes.sample_sort import is_long, run_dtype, sample_sorted
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.user_calls import PerBlock
 
@@ -408,10 +408,23 @@ def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
         )
     axis = axis_of(axis, node.ndim)
     n: Any = node.shape[axis]
+    if _is_much(node, axis, min(n, abs(k)), places):
+        ordered = Array(sample_sorted(node, axis, None, places))
+        some = slice(None, n - k - 1 if k < n else None, -1) if k > 0 else slice(-k)
+        return ordered[(*[slice(None)] * axis, some)]
     layout = tuple([(min(n, abs(k)),) if i == axis else i for i in range(node.ndim)])
     dtype = np.dtype(np.intp) if places else node.dtype
     op = Top(k, axis, places, parts_at_once(split_every))
     return Array(tree(op, [node], layout, dtype))
+
+
+def _is_much(node: Expr, axis: int, count: int, places: bool) -> bool:
+    """Tell whether so many elements are beyond what parts of a memory limit can be merged of."""
+    limit = config.memory_limit()
+    if limit is None or not is_long(node, axis):
+        return False
+    size = run_dtype(node.dtype, places).itemsize
+    return count * size * Top.together > limit // _MOST
 
 
 def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:
@@ -423,6 +436,11 @@ def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -
         As of ``dask.array.topk``; NaN is larger than any number.
     split_every
         How many neighbours are merged at a time; 16 if left out.
+
+    Notes
+    -----
+    Where parts of so many elements would take much of a memory limit, all are put in order, as by
+    `sort`, and the result is in its chunks.
 
     Examples
     --------
