@@ -149,20 +149,31 @@ def searchsorted(
             raise ValueError("sorter.size must equal number of elements in array")
         x = take(x, sorter)
     node, place = value.expr, np.dtype(np.intp)
-    op = NumpyOp(np.searchsorted, (("side", side),))
-    (n,), limit = x.shape, config.memory_limit()
-    size = x.dtype.itemsize
-    if limit is None or n * size <= limit // _MOST or x.dtype.hasobject:
-        whole = rechunk(x.expr, (x.shape,))
-        return Array(PerBlock((whole, node), op, place, value.chunks))
-    parts = in_steps(n, max(limit // _PART // max(size, 1), 1))
-    x, edges = Array(rechunk(x.expr, (parts,))), np.cumsum([0, *parts])
-    found: Any = None
-    for start, stop in pairwise(edges.tolist()):  # each adds to one before: all would be held
-        given = (x[start:stop].expr, node, *([] if found is None else [found]))
+    op, found = NumpyOp(np.searchsorted, (("side", side),)), None
+    for part in parts_to_search(x):  # each adds to one before: all would be held
+        given = (part, node, *([] if found is None else [found]))
         func = op if found is None else named("searchsorted", _places_added, side)
         found = PerBlock(given, func, place, value.chunks)
+    assert found is not None
     return Array(found)
+
+
+def parts_to_search(x: Array) -> list[Expr]:
+    """Return an array of one axis as one block; if it takes much of the memory limit, as several.
+
+    Raises
+    ------
+    SizesNeeded
+        Its lengths are not known, and no limit is set.
+    """
+    limit, (n,), size = config.memory_limit(), x.shape, max(x.dtype.itemsize, 1)
+    if limit is None or x.dtype.hasobject or (n is not None and n * size <= limit // _MOST):
+        return [rechunk(x.expr, (x.shape,))]
+    if n is None:
+        return [x.expr] if x.numblocks == (1,) else [each.expr for each in x.blocks]
+    parts = in_steps(n, max(limit // _PART // size, 1))
+    whole, edges = Array(rechunk(x.expr, (parts,))), np.cumsum([0, *parts])
+    return [whole[start:stop].expr for start, stop in pairwise(edges.tolist())]
 
 
 def _places_added(side: Any, a: Any, v: Any, before: Any) -> Any:
