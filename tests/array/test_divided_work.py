@@ -104,6 +104,88 @@ def test_places_in_a_long_array(n, dtype, side, seed, limit):
         assert la.searchsorted(x, v[0, 0], side).compute() == np.searchsorted(a, v[0, 0], side)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    n=st.integers(2, 300), size=st.integers(16, 60), dtype=st.sampled_from(TYPES),
+    different=st.sampled_from([1, 3, 1000]), seed=st.integers(0, 99), equal_nan=st.booleans(),
+    asked=st.sampled_from([(), ("counts",), ("index",), ("index", "counts")]),
+    scheduler=st.sampled_from(["sync", "threads"]),
+)
+def test_different_elements_of_a_long_array(
+    n, size, dtype, different, seed, equal_nan, asked, scheduler
+):
+    a = elements(dtype, n, different, np.random.default_rng(seed))
+    b = np.resize(a, (n // 7 + 1, 7))
+    keys = {f"return_{name}": True for name in asked} | {"equal_nan": equal_nan}
+    with lf.config.set(memory_limit=3000, scheduler=scheduler):
+        for each, chunks in ((a, size), (b, (size // 7 + 1, 3))):
+            found = la.unique(computed_blocks(each, chunks), **keys)
+            wanted = np.unique(each, **keys)
+            if not asked:
+                found, wanted = (found,), (wanted,)
+            for one, other in zip(lf.compute(*found), wanted, strict=True):
+                same(one, other)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    n=st.integers(60, 300), size=st.integers(16, 60), seed=st.integers(0, 99), data=st.data(),
+    dtype=st.sampled_from(["f8", ">f4", "i1", "M8[D]", "?"]),
+    different=st.sampled_from([3, 1000]),
+)
+def test_many_largest_elements(n, size, seed, dtype, different, data):
+    a = elements(dtype, n, different, np.random.default_rng(seed))
+    k = data.draw(st.integers(n // 4, n + 1))
+    with lf.config.set(memory_limit=1000, scheduler="sync"):
+        x, wanted = computed_blocks(a, size), np.sort(a)
+        for each, ordered in ((k, wanted[::-1]), (-k, wanted)):
+            same(la.topk(x, each).compute(), ordered[:k])
+            at = la.argtopk(x, each)
+            places = at.compute()
+            same(a[places], ordered[:k])
+            assert len(np.unique(places)) == min(k, n)
+            if at.numblocks > (1,):  # equal elements are in this order, or its reverse
+                every = np.argsort(a, kind="stable")
+                same(places, (every[::-1] if each > 0 else every)[:k])
+            rows = computed_blocks(np.stack([a, a[::-1]]), (2, size))
+            same(la.topk(rows, each, 1).compute(), np.stack([ordered[:k]] * 2))
+        assert la.topk(x, k).numblocks > (1,) or a.nbytes <= 125 or k <= size
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    n=st.integers(40, 150), dtype=st.sampled_from(["f8", ">f4", "i1", "M8[D]", "S3"]),
+    name=st.sampled_from(["intersect1d", "setdiff1d", "setxor1d", "union1d"]),
+    seed=st.integers(0, 99), invert=st.booleans(), kind=st.sampled_from([None, "sort"]),
+)
+def test_sets_of_long_arrays(n, dtype, name, seed, invert, kind):
+    rng = np.random.default_rng(seed)
+    a, b = elements(dtype, n, 90, rng), elements(dtype, n, 90, rng)
+    options = {"invert": invert, "kind": kind}
+    with lf.config.set(memory_limit=1000, scheduler="sync"):
+        x, y = computed_blocks(a, 30), computed_blocks(b, 40)
+        same(la.isin(x, y, **options).compute(), np.isin(a, b, **options))
+        some = y[la.arange(n, chunks=40) % 3 > 0]  # of lengths that are not known
+        same(la.isin(x[::2], some, **options).compute(),
+             np.isin(a[::2], b[np.arange(n) % 3 > 0], **options))
+        same(getattr(la, name)(x, y).compute(), getattr(np, name)(a, b))
+        if name == "intersect1d":
+            for one, other in zip(la.intersect1d(x, y, return_indices=True),
+                                  np.intersect1d(a, b, return_indices=True), strict=True):
+                same(one.compute(), other)
+
+
+def test_ranges_of_different_elements_are_alike():
+    a = np.random.default_rng(0).integers(0, 40_000, 30_000)
+    a[::2] = 7  # which one range has
+    with lf.config.set(memory_limit=100_000, scheduler="sync"):
+        values, counts = la.unique(computed_blocks(a, 1000), return_counts=True)
+        assert values.numblocks[0] > 32
+        same(values[counts > 1].compute(), np.unique(np.sort(a)[1:][np.diff(np.sort(a)) == 0]))
+        sizes = values.map_blocks(lambda block: np.array([len(block)]), dtype=int).compute()
+    assert 80 < max(sizes) <= 1.25 * 30_000 / len(sizes)
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     n=st.integers(2, 12), size=st.integers(1, 20), more=st.integers(0, 1), seed=st.integers(0, 99)
@@ -156,6 +238,12 @@ def run(rows):
         found = x[order].max()
     elif {which!r} == "sort":
         found = la.sort(x.reshape(-1) % 2)[-1]
+    elif {which!r} == "topk":
+        found = la.topk(x.reshape(-1) % 2, rows * 32).mean()
+    elif {which!r} == "unique":
+        numbers = la.arange(rows * 128, chunks=2048 * 128) % (rows * 64)
+        values, counts = la.unique(numbers, return_counts=True)
+        found = (counts + 0 * values).sum() / (rows * 128)
     elif {which!r} == "medians":
         found = la.median(x.reshape(4, -1), axis=1)
     else:
@@ -171,7 +259,8 @@ print((peak() - before) / MIB)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts what Linux counts")
 @pytest.mark.parametrize("which", [
-    "permutation", "sort", "medians", pytest.param("quantiles", marks=pytest.mark.slow),
+    "permutation", "sort", "medians", "unique", pytest.param("topk", marks=pytest.mark.slow),
+    pytest.param("quantiles", marks=pytest.mark.slow),
 ])
 def test_four_times_a_limit_are_not_held(which):
     done = subprocess.run(

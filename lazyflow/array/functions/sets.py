@@ -15,7 +15,7 @@ from lazyflow.array.functions.elementwise import astype
 from lazyflow.array.functions.manipulation.joining import concatenate
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp
-from lazyflow.array.functions.sorting import sort
+from lazyflow.array.functions.sorting import parts_to_search, sort
 from lazyflow.array.kernels.native.counting import Numbers, count
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.expr import Expr
@@ -23,6 +23,7 @@ from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reductions import TreeReduction, axis_of, tree
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.user_calls import PerBlock, SingleResult
+from lazyflow.array.nodes.value_ranges import tables_merged
 
 # -- unique and isin ---------------------------------------------------------------------------
 
@@ -154,8 +155,9 @@ def unique(
 ) -> Any:
     """Return the different elements, sorted; parameters are those of ``np.unique``.
 
-    How many there are is known only when something was computed. Along an axis the array becomes
-    one block.
+    How many there are is known only when something was computed. They are one block; of an array
+    that takes much of the memory limit they are several, unless `return_inverse` is asked for.
+    Along an axis the array becomes one block.
 
     >>> import lazyflow.array as la
     >>> x = la.from_array([3, 1, 3, 2], chunks=2)
@@ -175,11 +177,20 @@ def unique(
     else:
         shape = node.shape if return_index else None
         op = Distinct(shape, bool(equal_nan), return_index or return_counts)
-        table = tree(op, [node], ((None,),), node.dtype)
-        values = SingleResult((table,), 0, node.dtype, ((None,),))
-        places = [SingleResult((table,), k, np.dtype(np.intp), ((None,),)) for k in (2, 1)]
-        inverse = PerBlock((values, node), _inverse, np.dtype(np.intp), node.chunks)
-        found = [values, places[0], inverse, places[1]]
+        place = np.dtype(np.intp)
+        columns = ("count", "place")[: 2 if return_index else int(return_counts)]
+        table = (
+            tree(op, [node], ((None,),), node.dtype) if return_inverse
+            else tables_merged(op, node, columns)
+        )
+        values, counts, first = [
+            SingleResult((table,), k, dtype, table.chunks)
+            for k, dtype in enumerate((node.dtype, place, place))
+        ]
+        inverse = (
+            PerBlock((values, node), _inverse, place, node.chunks) if return_inverse else values
+        )
+        found = [values, first, inverse, counts]
     asked = (True, return_index, return_inverse, return_counts)
     made = tuple([Array(each) for each, on in zip(found, asked, strict=True) if on])
     return made if len(made) > 1 else made[0]
@@ -210,7 +221,8 @@ def isin(
 ) -> Array:
     """Return whether each element is among others; parameters are those of ``np.isin``.
 
-    Lazy elements among which others are looked for become one block.
+    Lazy elements among which others are looked for become one block; of those that take much of the
+    memory limit, parts are searched one after the other.
 
     >>> import lazyflow.array as la
     >>> la.isin(la.arange(5, chunks=2), [1, 3, 9]).compute()
@@ -219,14 +231,19 @@ def isin(
     node = as_node(element)
     options = {"assume_unique": bool(assume_unique), "invert": bool(invert), "kind": kind}
     if isinstance(test_elements, Array) and _are_alike(node.dtype, test_elements.dtype):
-        others = flat(test_elements).expr
-        if others.numblocks != (1,):
-            others = rechunk(others, (others.shape,))
+        is_sorted = kind is None and node.dtype == test_elements.dtype  # once, for all blocks
         op: Any = NumpyOp(np.isin, tuple(options.items()))
-        if kind is None and node.dtype == others.dtype:  # which are sorted once, for all blocks
-            others = PerBlock((others,), NumpyOp(np.sort, ()), others.dtype, others.chunks)
+        if is_sorted:
             op = named("isin", _is_in_order, bool(invert))
-        return Array(PerBlock((node, others), op, np.dtype(bool), node.chunks))
+        found: Expr | None = None
+        for part in parts_to_search(flat(test_elements)):
+            if is_sorted:
+                part = PerBlock((part,), NumpyOp(np.sort, ()), part.dtype, part.chunks)
+            given = (node, part) if found is None else (node, part, found)
+            func = op if found is None else named("isin", _also_in, op, bool(invert))
+            found = PerBlock(given, func, np.dtype(bool), node.chunks)
+        assert found is not None
+        return Array(found)
     values = np.asarray(test_elements).ravel()
     op = named("isin", _is_among, values, options)
     try:
@@ -240,8 +257,15 @@ def isin(
     return Array(PerBlock((node,), op, np.dtype(bool), node.chunks))
 
 
+def _also_in(op: Any, invert: bool, x: Any, values: Any, before: Any) -> Any:
+    found = op(x, values)
+    return before & found if invert else before | found
+
+
 def _is_in_order(invert: bool, x: Any, values: Any) -> Any:
-    if not len(values):
+    if not len(values) or not x.size or (
+        x.dtype.kind in "biufmM" and (values[-1] < x.min() or x.max() < values[0])
+    ):
         return np.full(x.shape, invert)
     found = values.take(np.searchsorted(values, x), mode="clip") == x
     return ~found if invert else found
@@ -282,8 +306,8 @@ def intersect1d(
 ) -> Any:
     """Return the different elements that are in both arrays, sorted.
 
-    Parameters are those of ``np.intersect1d``. The different elements of each array become one
-    block; how many are in both is known only when something was computed.
+    Parameters are those of ``np.intersect1d``. The different elements of each array are in the
+    blocks of `unique`; how many are in both is known only when something was computed.
 
     >>> import lazyflow.array as la
     >>> la.intersect1d(la.from_array([3, 1, 2, 3], chunks=2), [3, 4, 1]).compute()
@@ -303,8 +327,7 @@ def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Ar
     """Return the different elements of `ar1` that are not in `ar2`, sorted.
 
     Parameters are those of ``np.setdiff1d``: with ``assume_unique=True`` elements of `ar1` are kept
-    in their order, and as often as they are there. The different elements of `ar2` become one
-    block.
+    in their order, and as often as they are there. Those of `ar2` are looked for as by `isin`.
 
     >>> import lazyflow.array as la
     >>> la.setdiff1d(la.from_array([3, 1, 2, 3], chunks=2), [2, 4]).compute()

@@ -38,7 +38,7 @@ from lazyflow.array.nodes.reductions import (
     tree,
     whole_along,
 )
-from lazyflow.array.nodes.sample_sort import is_long, sample_sorted
+from lazyflow.array.nodes.sample_sort import is_long, run_dtype, sample_sorted
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.user_calls import PerBlock
 
@@ -149,20 +149,31 @@ def searchsorted(
             raise ValueError("sorter.size must equal number of elements in array")
         x = take(x, sorter)
     node, place = value.expr, np.dtype(np.intp)
-    op = NumpyOp(np.searchsorted, (("side", side),))
-    (n,), limit = x.shape, config.memory_limit()
-    size = x.dtype.itemsize
-    if limit is None or n * size <= limit // _MOST or x.dtype.hasobject:
-        whole = rechunk(x.expr, (x.shape,))
-        return Array(PerBlock((whole, node), op, place, value.chunks))
-    parts = in_steps(n, max(limit // _PART // max(size, 1), 1))
-    x, edges = Array(rechunk(x.expr, (parts,))), np.cumsum([0, *parts])
-    found: Any = None
-    for start, stop in pairwise(edges.tolist()):  # each adds to one before: all would be held
-        given = (x[start:stop].expr, node, *([] if found is None else [found]))
+    op, found = NumpyOp(np.searchsorted, (("side", side),)), None
+    for part in parts_to_search(x):  # each adds to one before: all would be held
+        given = (part, node, *([] if found is None else [found]))
         func = op if found is None else named("searchsorted", _places_added, side)
         found = PerBlock(given, func, place, value.chunks)
+    assert found is not None
     return Array(found)
+
+
+def parts_to_search(x: Array) -> list[Expr]:
+    """Return an array of one axis as one block; if it takes much of the memory limit, as several.
+
+    Raises
+    ------
+    SizesNeeded
+        Its lengths are not known, and no limit is set.
+    """
+    limit, (n,), size = config.memory_limit(), x.shape, max(x.dtype.itemsize, 1)
+    if limit is None or x.dtype.hasobject or (n is not None and n * size <= limit // _MOST):
+        return [rechunk(x.expr, (x.shape,))]
+    if n is None:
+        return [x.expr] if x.numblocks == (1,) else [each.expr for each in x.blocks]
+    parts = in_steps(n, max(limit // _PART // size, 1))
+    whole, edges = Array(rechunk(x.expr, (parts,))), np.cumsum([0, *parts])
+    return [whole[start:stop].expr for start, stop in pairwise(edges.tolist())]
 
 
 def _places_added(side: Any, a: Any, v: Any, before: Any) -> Any:
@@ -408,10 +419,23 @@ def _top(a: Any, k: int, axis: int, split_every: Any, places: bool) -> Array:
         )
     axis = axis_of(axis, node.ndim)
     n: Any = node.shape[axis]
+    if _is_much(node, axis, min(n, abs(k)), places):
+        ordered = Array(sample_sorted(node, axis, None, places))
+        some = slice(None, n - k - 1 if k < n else None, -1) if k > 0 else slice(-k)
+        return ordered[(*[slice(None)] * axis, some)]
     layout = tuple([(min(n, abs(k)),) if i == axis else i for i in range(node.ndim)])
     dtype = np.dtype(np.intp) if places else node.dtype
     op = Top(k, axis, places, parts_at_once(split_every))
     return Array(tree(op, [node], layout, dtype))
+
+
+def _is_much(node: Expr, axis: int, count: int, places: bool) -> bool:
+    """Tell whether so many elements are beyond what parts of a memory limit can be merged of."""
+    limit = config.memory_limit()
+    if limit is None or not is_long(node, axis):
+        return False
+    size = run_dtype(node.dtype, places).itemsize
+    return count * size * Top.together > limit // _MOST
 
 
 def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:
@@ -423,6 +447,11 @@ def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -
         As of ``dask.array.topk``; NaN is larger than any number.
     split_every
         How many neighbours are merged at a time; 16 if left out.
+
+    Notes
+    -----
+    Where parts of so many elements would take much of a memory limit, all are put in order, as by
+    `sort`, and the result is in its chunks.
 
     Examples
     --------

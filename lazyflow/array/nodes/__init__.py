@@ -8,8 +8,10 @@ expr, selection, block_kinds
 sources, views, align, elementwise, reductions, scan
     Arrays of memory and stores; slices; common chunks of operands (`common_chunks`); operations
     before fusion; reductions: parts of blocks, merged sixteen at a time; cumulative sums.
-rechunking, reshaped, joined, pieces, contraction, halo, indexing, sample_sort
-    Other chunks and shapes, products, neighbours, index arrays, and sorts by many tasks.
+rechunking, reshaped, joined, pieces, contraction, halo, indexing, sample_sort,
+value_ranges
+    Other chunks and shapes, products, neighbours, index arrays, sorts by many tasks, and tables of
+    values that are merged by ranges.
 user_calls
     Functions of blocks: lazyflow's and users' own.
 task_parts, reading, blas_threads, lowering

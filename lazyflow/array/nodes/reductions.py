@@ -177,17 +177,18 @@ class Tree(Expr):
         first.takes_out = alone and op.first_takes_out
         parts = []
         for number in product(*ranges):
-            place = [self._place(low, number)] if op.placed else []
+            place = [place_of(low, self.inputs[0], number)] if op.placed else []
             blocks = [low.block(x, number) for x in self.inputs[: self.count]]
             parts.append(low.task(first, (*place, *blocks, *everywhere), self))
         if alone:
             return parts[0]
         return merged(low, self, parts, op, together=self.together)
 
-    def _place(self, low: MakesTasks, number: Index) -> BlockPosition:
-        bounds = low.bounds(self.inputs[0])
-        starts = tuple([edge[i] for edge, i in zip(bounds, number, strict=True)])
-        return BlockPosition(number, starts)
+
+def place_of(low: MakesTasks, node: Expr, number: Index) -> BlockPosition:
+    """Return the number of a block of a node, and where it begins."""
+    starts = tuple([edge[i] for edge, i in zip(low.bounds(node), number, strict=True)])
+    return BlockPosition(number, starts)
 
 
 def first_part(op: TreeReduction, alone: bool, *blocks: Any, **out: Any) -> Any:

@@ -35,7 +35,7 @@ from lazyflow.graph.task import Task
 
 _WHOLE = 8  # times `chunk_bytes` that one task sorts, and the part of a memory limit
 _PIECES = 32  # of a chunk of `chunk_bytes`: a piece of a run is about as large
-_RUNS = 32  # that a memory limit has room for at least: a task takes about five
+_RUNS = 32  # of which a task takes about five
 _FINE = 4  # a bound is off by less than a chunk's length over this
 
 
@@ -289,13 +289,22 @@ def is_long(node: Expr, *axes: int) -> bool:
     return bool(prod([node.shape[k] or 0 for k in axes]) * dtype.itemsize > most)
 
 
+def run_bytes(size: int, runs: int) -> int:
+    """Return how many bytes a run has at least, given those of all.
+
+    runs
+        That a memory limit has room for at least.
+    """
+    least = isqrt(size * max(config.get("chunk_bytes") // _PIECES, 1))
+    limit = config.memory_limit()
+    return max(least if limit is None else min(least, limit // runs), 1)
+
+
 def sample_sorted(node: Expr, axis: int, kind: Any, places: bool) -> Expr:
     """Return the elements of a node in order along an axis, or their places, in many chunks."""
     n: Any = node.shape[axis]
     size = run_dtype(node.dtype, places).itemsize
-    least = isqrt(n * size * max(config.get("chunk_bytes") // _PIECES, 1))
-    limit = config.memory_limit()
-    least = max((least if limit is None else min(least, limit // _RUNS)) // size, 1)
+    least = max(run_bytes(n * size, _RUNS) // size, 1)
     longest = max(node.chunks[axis])
     length = longest * max(-(-least // longest), 1)  # joins blocks, and cuts none
     chunks = [
