@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import lazyflow.array as la
-from lazyflow import compute, config, delayed, shutdown
+from lazyflow import compute, config, delayed
 from lazyflow.learn import (
     ElasticNet,
     LinearRegression,
@@ -28,6 +28,7 @@ from lazyflow.learn import (
 from lazyflow.learn.data import inputs
 from lazyflow.learn.estimators import least_squares
 from lazyflow.learn.kernels.losses import SQUARES
+from lazyflow.schedulers.registry import scheduler_named
 
 X, Y = labelled(n=90, K=3)
 SOLVERS = ["lbfgs", "newton-cholesky", "saga", "svrg"]
@@ -69,7 +70,7 @@ def test_the_same_bits_for_any_number_of_workers(scheduler, workers):
 
 def test_workers_fit_without_scikit_learn():
     """Its import takes a worker longer than what numba and lazyflow need together."""
-    shutdown()  # other tests had it imported
+    scheduler_named("processes").shutdown()  # other tests had it imported
     with config.set(scheduler="processes", num_workers=1):
         for model in [*MODELS, LogisticRegression(class_weight="balanced")]:
             clone(model).fit(*rows())
