@@ -10,11 +10,12 @@ import dataclasses
 import functools
 import logging
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
-from engine_schedulers import DISTRIBUTED, RAY
+from engine_schedulers import DISTRIBUTED, RAY, local_client
 
 import lazyflow
 from lazyflow import compute, config, delayed, persist, put, submit
@@ -204,10 +205,9 @@ def test_random_programs(scheduler: str, caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.parametrize("engine", [DISTRIBUTED, RAY])
 def test_random_programs_on_an_engine(engine: str, caplog: pytest.LogCaptureFixture) -> None:
-    try:
+    with local_client() if engine == "distributed" else nullcontext():
         check(engine, range(12), caplog)
-    finally:
-        lazyflow.shutdown()
+    lazyflow.shutdown()
 
 
 @pytest.mark.slow
