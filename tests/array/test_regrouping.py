@@ -245,7 +245,7 @@ compute(resource.RLIM_INFINITY)
     *errors, value = program.communicate()[0].splitlines()
     for error in errors:
         assert str(tmp_path) in error and "spill_folder" in error and f"={LIMIT})" in error
-        assert error.startswith("131 kB of blocks")
+        assert error.startswith("131 kB of regrouped blocks")
     assert len(errors) == 2 and float(value) == columns()[2].sum()
 
 
