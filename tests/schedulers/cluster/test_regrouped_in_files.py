@@ -150,6 +150,33 @@ def test_what_is_gone_is_written_again(client, made, lose):
     assert nothing_is_left(client)
 
 
+def test_readers_hear_from_the_scheduler_that_a_worker_is_gone(client):
+    """distributed tries to reach it for 30 s: of as many readers, each waited that long."""
+    def write(files):
+        return files.write([(0, np.arange(9.0))])
+
+    def read(files, written):
+        worker_files.open_descriptor_of = cant_open  # as on another machine
+        try:
+            files.read(0, 72, [written])
+        except worker_files.FileGone:
+            return "gone"
+
+    assert la.ones(4, chunks=2).sum().compute() == 4  # the scheduler gets lazyflow's part
+    files = worker_files.WorkerFiles.of_client(client, 72, 1 << 30)
+    owner, reader = client.scheduler_info()["workers"]
+    written = client.submit(write, files, workers=[owner]).result()
+    before = client.run(lambda: worker_files.open_descriptor_of, workers=[reader])[reader]
+    (pid,) = client.run(os.getpid, workers=[owner]).values()
+    os.kill(pid, signal.SIGKILL)
+    try:
+        found = client.submit(read, files, written, workers=[reader], pure=False)
+        assert found.result(timeout=20) == "gone"
+    finally:
+        client.run(lambda: setattr(worker_files, "open_descriptor_of", before), workers=[reader])
+    client.wait_for_workers(2)
+
+
 def test_files_of_a_client_that_ends_are_dropped(client):
     def write(files):
         return files.write([(0, np.arange(9.0))])

@@ -45,6 +45,7 @@ from lazyflow.system import open_descriptor_of, opened
 
 KEEP_FILES = "lazyflow_keep_files"  # the message of a client to the scheduler that it has some
 _READ = "lazyflow_read"  # the request of one worker to another
+_PATIENCE = 1.0  # seconds after which a reader asks again whether the worker is there
 _MARK = 16  # bytes at the beginning of a file, which no other one has
 
 
@@ -149,13 +150,8 @@ class _Source(NamedTuple):
         """Ask the worker for stretches; raise FileGone."""
         reader = distributed.get_worker()
         spans = [(offset, size) for offset, size, _ in wanted]
-
-        async def ask() -> Any:
-            return await reader.rpc(self.worker).lazyflow_read(
-                name=self.name, mark=self.mark, spans=spans)
-
         try:
-            data = sync(reader.loop, ask)
+            data = sync(reader.loop, self._asked, reader, spans)
         except OSError as error:
             raise FileGone(self) from error
         if data is None:
@@ -164,6 +160,23 @@ class _Source(NamedTuple):
         for _, size, at in wanted:
             into[at:at + size] = data[start:start + size]
             start += size
+
+    async def _asked(self, reader: Any, spans: Sequence[tuple[int, int]]) -> Any:
+        """Return stretches that the worker sends; None: it is gone, or its file.
+
+        distributed tries for half a minute to reach a worker that has been killed, each task for
+        itself. The scheduler knows at once.
+        """
+        answer = asyncio.ensure_future(
+            reader.rpc(self.worker).lazyflow_read(name=self.name, mark=self.mark, spans=spans))
+        try:
+            while await reader.scheduler.lazyflow_is_there(worker=self.worker):
+                if (await asyncio.wait([answer], timeout=_PATIENCE))[0]:
+                    return answer.result()
+        finally:
+            answer.cancel()
+            await asyncio.gather(answer, return_exceptions=True)
+        return None
 
 
 class Written(InFile):

@@ -158,6 +158,7 @@ class SchedulerPart(SchedulerPlugin):
         scheduler.handlers["lazyflow_begin"] = self.begin
         scheduler.handlers["lazyflow_begun"] = self.begun
         scheduler.handlers["lazyflow_make_again"] = self.make_again
+        scheduler.handlers["lazyflow_is_there"] = self.is_there
         self._with_files: set[str] = set()
         scheduler.stream_handlers[KEEP_FILES] = self.keep_files
 
@@ -199,6 +200,10 @@ class SchedulerPart(SchedulerPlugin):
         tasks = self._scheduler.tasks
         lost = {key: "released" for key in keys if key in tasks and tasks[key].state == "memory"}
         self._scheduler.transitions(lost, stimulus_id=f"lazyflow-make-again-{time()}")
+
+    def is_there(self, worker: str) -> bool:
+        """Return whether a worker is one of the cluster's."""
+        return worker in self._scheduler.workers
 
     def begin(self, key: Any, worker: str, runs: int) -> bool:
         """Count one more run of a task, unless there were so many; return whether it may begin.
