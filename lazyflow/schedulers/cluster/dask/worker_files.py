@@ -45,8 +45,11 @@ from lazyflow.system import open_descriptor_of, opened
 
 KEEP_FILES = "lazyflow_keep_files"  # the message of a client to the scheduler that it has some
 _READ = "lazyflow_read"  # the request of one worker to another
-_PATIENCE = 1.0  # seconds after which a reader asks again whether the worker is there
 _MARK = 16  # bytes at the beginning of a file, which no other one has
+
+
+#: Reads that wait for another worker, by its address.
+_asked_of: defaultdict[str, set[asyncio.Future[Any]]] = defaultdict(set)
 
 
 class WorkerFiles:
@@ -165,15 +168,17 @@ class _Source(NamedTuple):
         """Return stretches that the worker sends; None: it is gone, or its file.
 
         distributed tries for half a minute to reach a worker that has been killed, each task for
-        itself. The scheduler knows at once.
+        itself. The scheduler knows at once: it is asked here, and calls `forget_worker` later.
         """
         answer = asyncio.ensure_future(
             reader.rpc(self.worker).lazyflow_read(name=self.name, mark=self.mark, spans=spans))
+        _asked_of[self.worker].add(answer)
         try:
-            while await reader.scheduler.lazyflow_is_there(worker=self.worker):
-                if (await asyncio.wait([answer], timeout=_PATIENCE))[0]:
-                    return answer.result()
+            if await reader.scheduler.lazyflow_is_there(worker=self.worker):
+                await asyncio.wait([answer])
+                return None if answer.cancelled() else answer.result()
         finally:
+            _asked_of.get(self.worker, set()).discard(answer)
             answer.cancel()
             await asyncio.gather(answer, return_exceptions=True)
         return None
@@ -246,6 +251,12 @@ async def _read_here(name: str, mark: bytes, spans: Sequence[tuple[int, int]]) -
     if own is None or own.source.mark != mark:
         return None
     return to_serialize(await asyncio.to_thread(own.read, spans))
+
+
+def forget_worker(worker: str) -> None:
+    """End the reads that wait for a worker that is gone."""
+    for answer in _asked_of.pop(worker, ()):
+        answer.cancel()
 
 
 def forget_client(client: str) -> None:

@@ -33,7 +33,7 @@ from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
 from lazyflow.schedulers.cluster.dask.client import ClientReference, lost, refuse_on_loop
-from lazyflow.schedulers.cluster.dask.worker_files import KEEP_FILES, forget_client
+from lazyflow.schedulers.cluster.dask.worker_files import KEEP_FILES, forget_client, forget_worker
 
 # -- the cluster on this machine that `scheduler="distributed"` starts where there is none
 
@@ -187,6 +187,11 @@ class SchedulerPart(SchedulerPlugin):
         if client in self._with_files:
             self._with_files.remove(client)
             scheduler.loop.add_callback(self._tell_workers, dumps(partial(forget_client, client)))
+
+    def remove_worker(self, scheduler: Any, worker: str, **given: Any) -> None:
+        """Have the others' tasks no longer wait for a part of a file of a worker that is gone."""
+        if self._with_files:
+            scheduler.loop.add_callback(self._tell_workers, dumps(partial(forget_worker, worker)))
 
     async def _tell_workers(self, function: bytes) -> None:
         async def tell(worker: str) -> None:
