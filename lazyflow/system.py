@@ -11,6 +11,8 @@ the functions of Linux, these things are weaker:
 - memory that was given back to a store stays with it until its end (Linux: ``MADV_REMOVE``);
 - a process that reads shared memory can make it shorter, which ends other readers; nothing of
   lazyflow's does (Linux: ``F_ADD_SEALS``);
+- memory that a process has freed may stay with it, in the pools of its C library (GNU's:
+  ``malloc_trim``);
 - memory between processes is a file without a name in the folder for temporary files, which the
   system may write to disk (Linux: ``memfd_create``);
 - results are sent instead of written into memory of the parent, and arrays on mapped files are
@@ -328,6 +330,24 @@ def granted_memory() -> int | None:
     """Return the bytes that the machine has, or the control groups grant, None where not known."""
     limits = [_bytes_in(limit) for limit, _, _ in _memory_groups()]
     return min((n for n in (total_memory(), *limits) if n is not None), default=None)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    import ctypes
+
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # not the C library of GNU
+        return None
+    return found
+
+
+def return_freed_memory() -> None:
+    """Give memory that this process has freed back to the system, where its allocator can."""
+    trim = _trim()
+    if trim is not None:
+        trim(0)
 
 
 def is_in_memory(folder: str) -> bool:

@@ -34,7 +34,7 @@ from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import KEPT, kinds
 from lazyflow.interrupts import Event, uninterrupted
 from lazyflow.store.sizes import format_bytes
-from lazyflow.system import at_fork, is_in_memory, process_usage
+from lazyflow.system import at_fork, is_in_memory, process_usage, return_freed_memory
 
 LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more
 _SHARE = 0.6  # of the limit for kept values at most; tasks and the program itself have the rest
@@ -304,6 +304,8 @@ def make_room_for(size: int) -> None:
     """
     limit = config.memory_limit()
     if limit is not None:
+        if _ledger.held + _ledger.others() + size > _FULL * limit:
+            return_freed_memory()  # the C library keeps that of smaller arrays in pools of threads
         _ledger.make_room(limit, coming=size)
 
 
