@@ -13,7 +13,7 @@ import numpy as np
 from lazyflow import config
 from lazyflow.array.chunks import in_steps
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.evaluation import resolve_lengths as known
+from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import (
     MISSING,
     ArrayLike,
@@ -68,7 +68,7 @@ def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "ra
     arrays = [as_array(a), *[Array(operand_as(x, dtype)) for x in given]]
     if arrays[0].dtype.kind not in "iub":
         np.choose(np.zeros(1, arrays[0].dtype), [0])  # refuses, in its words
-    known(*arrays)
+    resolve_lengths(*arrays)
     made = elementwise.function(
         _choose, tuple([x.expr for x in arrays]), dtype, mode=mode
     )
@@ -96,7 +96,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -
            [7, 8, 9]])
     """
     x, at = as_array(arr), as_array(indices)
-    known(x, at)
+    resolve_lengths(x, at)
     if at.dtype.kind not in "iu":
         raise IndexError("`indices` must be an integer array")
     if axis is None:
@@ -141,7 +141,7 @@ def searchsorted(
     if side not in ("left", "right"):
         raise ValueError(f"search side must be 'left' or 'right' (got {side!r})")
     x, value = as_array(a), as_array(v)
-    known(x)
+    resolve_lengths(x)
     if x.ndim != 1:
         raise ValueError("object of too small depth for desired array")
     if sorter is not None:
@@ -184,7 +184,7 @@ def _places_added(side: Any, a: Any, v: Any, before: Any) -> Any:
 
 
 def _sorted(func: Any, a: Any, axis: Any, dtype: Any, **keywords: Any) -> Array:
-    known(a)
+    resolve_lengths(a)
     if axis is None:
         a, axis = flat(a), 0
     node = as_node(a)
@@ -314,7 +314,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     given = [as_array(x) for x in keys]
     if not given:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
-    known(*given)
+    resolve_lengths(*given)
     if len({x.shape for x in given}) > 1:
         raise ValueError("all keys need to be the same shape")
     given = [as_1d(x, axis) for x in given]

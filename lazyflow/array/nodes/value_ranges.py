@@ -1,15 +1,14 @@
 """Tables in the order of their values that are merged by ranges of these: no task holds all.
 
-Each task makes a table of some neighbouring blocks, and writes its rows to a file, where memory has
-no room for them. Of all tables
-every s-th value is a sample of what is where, of which bounds are chosen. What lies between two
-bounds in all tables is read and merged by one task, and is a block of the result, whose length is
-known then::
+Each task makes a table of some neighbouring blocks, and writes its rows to a file if memory has no
+room for all. Every s-th value of each table is its sample, and bounds are chosen of all samples.
+One task reads and merges the rows between two bounds of all tables: that is a block of the result,
+whose length is known then::
 
     blocks  -->  rows, sample  -->  bounds  -->  cuts of each table  -->  merged range
 
-Bounds are values, so equal ones are always merged by one task. Most of a range is a task's share,
-and less than one of ``_FINE`` parts of it more, unless a value is in more tables than that.
+Bounds are values, so equal ones are always merged by one task. A range exceeds its share of the
+values by less than a ``_FINE``-th, unless one value is in more tables than that.
 """
 
 from __future__ import annotations
