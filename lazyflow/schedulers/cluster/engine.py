@@ -247,6 +247,13 @@ class Engine(ABC):
     def width(self) -> int:
         """Return how many tasks the workers can run at once."""
 
+    def is_within(self, limit: int) -> bool:
+        """Return whether the workers can't run more than `limit` tasks at once anyhow.
+
+        Then groups need not wait here for each other's reports.
+        """
+        return self.width() <= limit
+
     def next_place(self) -> str:
         """Return where a group should run, each worker in turn; empty if that can't be asked for.
         """

@@ -6,8 +6,9 @@ at a time.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 from heapq import heappop, heappush
 from itertools import count
 from time import monotonic
@@ -73,6 +74,9 @@ class TaskGroup:
         had it, whether they ran it or not.
     runs
         How many of those there may be.
+    is_known
+        Whether the costs of its tasks, and the sizes of results of theirs that the caller wants,
+        were known when it was made.
 
     Parameters
     ----------
@@ -81,13 +85,14 @@ class TaskGroup:
     """
 
     __slots__ = (
-        "_part_of", "done", "handle", "is_counted", "is_given", "members", "name", "number",
-        "outputs", "parts", "place", "puts", "runs", "share", "tries", "uses", "waits",
+        "_part_of", "done", "handle", "is_counted", "is_given", "is_known", "members", "name",
+        "number", "outputs", "parts", "place", "puts", "runs", "share", "tries", "uses", "waits",
     )
 
     def __init__(self, plan: Plan, members: list[int], crash_retries: int) -> None:
         self.is_counted = not crash_retries
         self.runs = crash_retries or 1
+        self.is_known = False
         self.number = next(_numbers)
         self.members = members
         self.name = ""
@@ -315,8 +320,8 @@ class GroupQueue:
         costs = {i: self._cost(i) for i in todo}
         known = [cost for cost in costs.values() if cost is not None]
         total = sum(known, 0.0)
-        sizes_known = all(self.size(i) is not None for i in apart)
-        self.knows_all = sizes_known and len(known) == len(costs)
+        unsized = {i for i in apart if self.size(i) is None}
+        self.knows_all = not unsized and len(known) == len(costs)
         is_tiny = self.knows_all and total <= LEAST and not apart and self._moves_little(todo)
         held = config.get("group_memory") * self.engine.memory()
         if is_tiny and not plan.has_scheduler_options and self._crash_retries:
@@ -337,6 +342,8 @@ class GroupQueue:
             TaskGroup(plan, members, self.crash_retries_of(members[0])) for members in member_lists
         ]
         for group in groups:
+            group.is_known = unsized.isdisjoint(group.members) and None not in map(
+                costs.__getitem__, group.members)
             self.group_of.update(dict.fromkeys(group.members, group))
             self._choose_place(group, held)
         for group in groups:
@@ -362,13 +369,27 @@ class GroupQueue:
         width = self.engine.width()
         return min(width, self._limit) if self._limit else width
 
-    def most_under_way(self) -> int:
-        """Return how many groups may be under way at a time."""
+    def departing(self, under_way: Sized) -> Iterator[TaskGroup]:
+        """Yield the groups that may go now, while the caller adds them to those under way.
+
+        Groups of unknown costs wait for the first results, by which they may be made anew.
+        """
         goes_by_itself = self.engine.has_priorities or not self.plan.priorities
-        most = 1 << 62 if self.knows_all and goes_by_itself else 2 * self.engine.width()
-        if goes_by_itself and self._is_stuck():
-            most = max(most, _SHOWN)  # an engine starts workers by the number of its tasks
-        return min(most, self._limit) if self._limit else most
+        most = most_known = 2 * self.engine.width()
+        if goes_by_itself:
+            most_known = sys.maxsize
+            if self._is_stuck():
+                most = max(most, _SHOWN)  # an engine starts workers by the number of its tasks
+        if self._limit and not self.engine.is_within(self._limit):
+            most, most_known = min(most, self._limit), min(most_known, self._limit)
+        while self._ready:
+            group = self._ready[0][-1]
+            goes = group.handle is None and not group.done
+            if goes and len(under_way) >= (most_known if group.is_known else most):
+                return
+            heappop(self._ready)
+            if goes:
+                yield group
 
     def is_held_back(self) -> bool:
         """Tell, once in a while, whether groups wait until more is known of functions."""
@@ -448,14 +469,6 @@ class GroupQueue:
                 other = self.group_of.get(j)
                 if other is not None and other is not group:
                     yield j, other
-
-    def pop(self) -> TaskGroup | None:
-        """Return the next group that is ready, or None."""
-        while self._ready:
-            group = heappop(self._ready)[-1]
-            if group.handle is None and not group.done:
-                return group
-        return None
 
     def handed_over(self, group: TaskGroup) -> None:
         """Note that a group is submitted; others that waited for it may be ready now."""

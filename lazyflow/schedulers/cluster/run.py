@@ -200,12 +200,8 @@ class EngineRun(OffloadedRun):
         if self.suspects.tasks:
             self._try_suspect()
             return
-        most = self.queue.most_under_way()
         submissions: list[Submission] = []
-        while len(self.under_way) < most:
-            group = self.queue.pop()
-            if group is None:
-                break
+        for group in self.queue.departing(self.under_way):
             submissions += self._packed(group)
             if self.stop:
                 return
