@@ -378,6 +378,10 @@ class Filled:
         value = np.ndarray((), self.dtype, self.value)  # an element has another dtype
         return np.broadcast_to(value, [s.stop - s.start for s in region])
 
+    def reshaped(self, shape: tuple[int, ...]) -> Filled:
+        """Return this: the shape does not matter."""
+        return self
+
 
 @dataclass(frozen=True)
 class FilledObject:
@@ -390,6 +394,10 @@ class FilledObject:
         out = np.empty([s.stop - s.start for s in region], dtype=object)
         out.fill(self.value)
         return out
+
+    def reshaped(self, shape: tuple[int, ...]) -> FilledObject:
+        """Return this: the shape does not matter."""
+        return self
 
 
 @dataclass(frozen=True)

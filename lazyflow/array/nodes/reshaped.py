@@ -16,7 +16,7 @@ from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.selection import Pick, Selection
-from lazyflow.array.nodes.sources import InMemory
+from lazyflow.array.nodes.sources import Generated, InMemory
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.views import seen
 from lazyflow.graph.task import Task
@@ -135,6 +135,8 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
     after: Chunks = sum(afters, ())
     if isinstance(node, InMemory) and node.array.flags.c_contiguous:
         return InMemory(node.array.reshape(shape), after, node.watches)
+    if isinstance(node, Generated) and hasattr(node.formula, "reshaped"):
+        return Generated(node.formula.reshaped(shape), node.dtype, after)
     node = rechunk(node, sum(befores, ()))
     if flat == runs:
         return _made(node, after, groups)

@@ -380,8 +380,10 @@ class GroupQueue:
             most_known = sys.maxsize
             if self._is_stuck():
                 most = max(most, _SHOWN)  # an engine starts workers by the number of its tasks
-        if self._limit and not self.engine.is_within(self._limit):
-            most, most_known = min(most, self._limit), min(most_known, self._limit)
+        if self._limit:
+            most = min(most, self._limit)
+            if not self.engine.is_within(self._limit):
+                most_known = min(most_known, self._limit)
         while self._ready:
             group = self._ready[0][-1]
             goes = group.handle is None and not group.done

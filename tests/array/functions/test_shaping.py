@@ -106,6 +106,45 @@ def test_reshape_of_memory_is_a_view():
     assert x.expr.free and np.shares_memory(x.expr.array, a)
 
 
+SOURCES = {
+    "arange": (lambda n, chunks: la.arange(2, n + 2, chunks=chunks)),
+    "arange of floats": (lambda n, chunks: la.arange(n, dtype="f4", chunks=chunks) / 3),
+    "arange of complex": (lambda n, chunks: la.arange(n, dtype="c8", chunks=chunks)),
+    "linspace": (lambda n, chunks: la.linspace(-1, 2, n, chunks=chunks)),
+    "geomspace": (lambda n, chunks: la.geomspace(1, 9, n, chunks=chunks)),
+    "full": (lambda n, chunks: la.full(n, "ab", chunks=chunks)),
+    "of objects": (lambda n, chunks: la.full(n, None, dtype=object, chunks=chunks)),
+    "random": (lambda n, chunks: la.random.default_rng(1).random(n, chunks=chunks)),
+    "integers": (lambda n, chunks: la.random.default_rng(1).integers(9, size=n, chunks=chunks)),
+    "normal": (lambda n, chunks: la.random.default_rng(1).normal(size=n, chunks=chunks)),
+    "poisson": (lambda n, chunks: la.random.default_rng(1).poisson(5.0, size=n, chunks=chunks)),
+}
+
+
+@pytest.mark.parametrize("shape", [(6, 1000), (2, 3, 10, 100), (60, 1, 100), (6000, 1)])
+@pytest.mark.parametrize("source", SOURCES)
+def test_reshape_of_a_formula(source, shape):
+    """In any chunks afterwards, and of any part."""
+    x = SOURCES[source](6000, 700)
+    right = x.compute().reshape(shape)
+    y = x.reshape(shape)
+    assert prod(y.chunksize) <= 700
+    check(y, right)
+    check(y.reshape(x.shape), right.ravel())
+    check(y.rechunk((4,) + (7,) * (len(shape) - 1)), right)
+    check(y.T, right.T)
+    check(y[1:5:2, ..., -1:], right[1:5:2, ..., -1:])
+    check(y[..., ::-3], right[..., ::-3])
+
+
+@pytest.mark.parametrize("make", [la.ones, la.arange, la.random.default_rng(0).random])
+def test_a_formula_stays_one_when_it_is_reshaped(make):
+    """So that operations on it read no memory."""
+    x = make(1_000_000, chunks=100_000).reshape(1000, 1000)
+    assert x.expr.free
+    assert "fuse: 2 operations run as 1 group" in la.report((x + 1).sum(), explain=True)
+
+
 def test_reshape_in_its_forms():
     a = np.arange(24)
     x = la.from_array(a, chunks=5)

@@ -114,6 +114,37 @@ def handed(client, monkeypatch):
     return names
 
 
+@pytest.fixture
+def messages(client, monkeypatch):
+    """How many tasks each graph had that the cluster was given since."""
+    counts = []
+    get = type(client).get
+    monkeypatch.setattr(
+        type(client), "get", lambda self, graph, *a, **k: counts.append(len(graph)) or get(
+            self, graph, *a, **k))
+    return counts
+
+
+@pytest.mark.parametrize("share", [None, 1, 2, 0.5])
+def test_what_is_known_goes_at_once(client, messages, share):
+    """Though the costs of the last task are not, and if all workers are within the run's limit."""
+    width = sum(client.nthreads().values())
+    limit = None if share is None else max(1, int(share * width))
+
+    def run(count, last):
+        made = [delayed(larger)(i) for i in range(count)]
+        return compute(delayed(last)(made), num_workers=limit, **ON)
+
+    run(4, len)
+    del messages[:]
+    assert run(100, lambda made: (len(made), share)) == ((100, share),)
+    if share == 0.5:
+        assert max(messages) <= limit
+    else:
+        assert sum(messages) == 101
+        assert len(messages) <= 10
+
+
 def test_many_small_persisted_results_are_few_tasks_of_the_engine(handed):
     lazyflow.wait(list(persist(*[delayed(small)(i) for i in range(20)], scheduler="distributed")))
     del handed[:]

@@ -6,7 +6,7 @@ In LLVM's text a formula is a function of a place, to a vector, and to a row in 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -221,6 +221,12 @@ class DrawnBlock:
         self.strides = tuple([prod(whole[axis + 1:]) for axis in range(len(whole))])
         pairs = zip(region, self.strides, strict=True)
         self.first = sum([span.start * stride for span, stride in pairs])
+
+    def is_run(self) -> bool:
+        """Tell whether the places follow each other."""
+        steps = zip(self.shape, self.strides, strict=True)
+        last = self.first + sum([(n - 1) * stride for n, stride in steps])
+        return not self.size or last - self.first + 1 == self.size
 
     def array(self) -> np.ndarray[Any, Any]:
         """Return the values."""
@@ -440,7 +446,8 @@ class PlacedDraw:
     own
         Words of 64 bits: parameters of the formula.
     few
-        Called with a region of few elements, gives the same values sooner; or None.
+        Called with a slice of places in a tuple, gives the same values, sooner if they are few; or
+        None.
     """
 
     method: str
@@ -467,18 +474,23 @@ class PlacedDraw:
         return DrawnBlock(self, region)
 
     def __call__(self, region: tuple[slice, ...], out: Any = None) -> np.ndarray[Any, Any]:
-        shape = [span.stop - span.start for span in region]
-        if self.few is not None and prod(shape) < _FEW:
-            values: np.ndarray[Any, Any] = self.few(region)
+        block = self.later(region)
+        if self.few is not None and block.size < _FEW and block.is_run():
+            places = slice(block.first, block.first + block.size)
+            values: np.ndarray[Any, Any] = self.few((places,)).reshape(block.shape)
             if out is None:
                 return values
             out[...] = values
             return out
         if out is None:
-            out = np.empty(shape, self.dtype)
+            out = np.empty(block.shape, self.dtype)
         if out.size:
-            fill(self.later(region), out)
+            fill(block, out)
         return out
+
+    def reshaped(self, shape: tuple[int, ...]) -> PlacedDraw:
+        """Return the formula of the same elements, in C order, in another shape."""
+        return replace(self, shape=shape)
 
 
 def made_up_draw(formula: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> PlacedDraw:
