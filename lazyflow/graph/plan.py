@@ -22,12 +22,13 @@ one plan at once, and a trace runs one again and again.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from os import urandom
+from os import environ, urandom
 from typing import Any, NoReturn
 
 from lazyflow.errors import KeyConflict
@@ -45,6 +46,26 @@ from lazyflow.graph.task import (
     place_text,
     set_key,
 )
+
+#: Whether plans, and expressions of arrays, are checked after each pass: see graph/spec.py.
+CHECKS = environ.get("LAZYFLOW_CHECK", "0") not in ("", "0")
+_MOST_CHECKED = 20_000  # tasks of a plan that is checked: more would take longer than planning
+
+_logs: list[Any] = []
+
+
+def pass_log() -> Any:
+    """Return the log that gets a line for each pass, at level DEBUG; None if it takes none.
+
+    A program that has not imported `logging`, which takes 5 ms, has nothing that listens.
+    """
+    if not _logs:
+        logging = sys.modules.get("logging")
+        if logging is None:
+            return None
+        _logs.append(logging.getLogger("lazyflow.passes"))
+    return _logs[0] if _logs[0].isEnabledFor(10) else None
+
 
 Inputs = list[tuple[int, ...] | None]
 Consumers = list[int | list[int] | None]
@@ -556,10 +577,19 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
     ------
     KeyConflict
         Two different tasks carry one key.
+    AssertionError
+        A pass has broken the plan: ``LAZYFLOW_CHECK=1`` is set.
     """
     plan = plan_of(*in_order(wanted), wanted)
+    log = pass_log()
     for rewrite in PASSES:
-        plan = rewrite.apply(plan, optimize)
+        before, plan = plan, rewrite.apply(plan, optimize)
+        if log is not None:
+            log.debug("%s: %s", rewrite.name, rewrite.explain(before, plan))
+        if CHECKS and len(plan.tasks) <= _MOST_CHECKED:
+            from lazyflow.graph.spec import check
+
+            check(plan)
     return plan
 
 

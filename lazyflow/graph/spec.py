@@ -1,7 +1,7 @@
-"""The rules that every plan obeys: the tests check them after each pass.
+"""The rules that every plan obeys: with ``LAZYFLOW_CHECK=1`` they are checked after each pass.
 
 A rule is a sentence and a function that yields violations. `check` raises with all of them, so that
-a wrong pass shows with its first plan, not by a run that hangs.
+a wrong pass shows with its first plan, not by a run that hangs. Tests always check.
 """
 
 from __future__ import annotations

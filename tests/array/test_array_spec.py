@@ -8,8 +8,10 @@ import pytest
 import lazyflow.array as la
 from lazyflow import delayed
 from lazyflow.array.nodes.expr import Expr, LazyDtype, below
-from lazyflow.array.passes.rewrites import PASSES, explain_passes, optimize
+from lazyflow.array.passes import rewrites
+from lazyflow.array.passes.rewrites import PASSES, ExprPass, explain_passes, optimize
 from lazyflow.array.passes.spec import RULES, broken_rules, check, check_pass
+from lazyflow.graph import plan
 
 x = la.from_array(np.arange(24.0).reshape(4, 6), chunks=(2, 3))
 fine = la.from_array(np.arange(24.0).reshape(4, 6), chunks=(1, 2)).expr
@@ -138,6 +140,9 @@ def test_passes_say_what_they_did():
     assert said((-x)[1:].T)["views down"] == "getitem goes below negative"
     shared = x.cumsum(axis=0)
     assert said(shared[:1] + shared[1:2])["views down"] == "getitem stays above cumsum"
+    assert said((x + 1).reshape(2, 2, 6) * 2)["reshapes down"] == "goes below add"
+    twice = (x + 1).ravel() + (x + 1).sum()
+    assert said(twice)["reshapes down"] == "no reshape is above an operation"
     assert said((x + 1).rechunk(2).rechunk(4))["rechunks down"].startswith("1 of 1 rechunks")
     assert said(x + 1)["rechunks down"] == "no rechunk is needed less"
     assert said(x @ x.T)["wide blocks"] == "the chunks have to stay"
@@ -145,6 +150,23 @@ def test_passes_say_what_they_did():
     y = la.ones((800, 800), chunks=100)
     assert said(y @ y, keep=False)["wide blocks"] == "matmul has 8 x 1 blocks instead of 8 x 8"
     assert la.report(-x, explain=True).startswith("merge equal: 2 nodes, all of them different\n")
+
+
+def test_the_suite_checks_expressions_after_every_pass(monkeypatch):
+    broken = ExprPass("break", lambda nodes, keep, fusion: [x[1:].expr], lambda *given: "")
+    monkeypatch.setattr(rewrites, "PASSES", [broken, *PASSES[1:]])
+    with pytest.raises(AssertionError, match="another shape"):
+        optimize([x.expr])
+    monkeypatch.setattr(plan, "CHECKS", False)
+    assert optimize([x.expr], keep=False)[0].shape == (x.shape[0] - 1, *x.shape[1:])
+
+
+def test_the_log_has_what_each_pass_did(caplog):
+    with caplog.at_level("DEBUG", "lazyflow.passes"):
+        optimize([(x + 1).T[1:].expr])
+    lines = [record.getMessage() for record in caplog.records]
+    explained = explain_passes([(x + 1).T[1:].expr]).splitlines()
+    assert list(dict.fromkeys(lines)) == list(dict.fromkeys(explained))
 
 
 def test_reports_are_shown_as_they_are_printed_and_are_of_arrays():

@@ -1,10 +1,14 @@
 """The rules of plans find plans that break them; the suite checks them after every pass."""
 
+import os
+import subprocess
+import sys
+
 import pytest
-from plan_checks import checked
 
 from lazyflow import delayed
-from lazyflow.graph.plan import PASSES, Plan, make_plan
+from lazyflow.graph import plan
+from lazyflow.graph.plan import PASSES, Plan, PlanPass, explain_plan, make_plan
 from lazyflow.graph.spec import RULES, broken_rules, check
 
 inc = delayed(lambda x: x + 1)
@@ -127,8 +131,31 @@ def test_sound_plans_break_no_rule():
 
 @pytest.mark.parametrize("at", range(len(PASSES)))
 def test_the_suite_checks_plans_after_every_pass(at, monkeypatch):
-    plan = make_plan([inc(1)])
-    plan.needs[0] += 1
-    for apply in (PASSES[at].apply, checked(lambda plan, optimize: plan)):
-        with pytest.raises(AssertionError, match="needs counts"):
-            apply(plan, True)
+    def broken(made, optimize):
+        made.needs[0] += 1
+        return made
+
+    passes = list(PASSES)
+    passes[at] = PlanPass("break", broken, lambda before, after: "")
+    monkeypatch.setattr(plan, "PASSES", passes)
+    with pytest.raises(AssertionError, match="needs counts"):
+        make_plan([inc(1)])
+    monkeypatch.setattr(plan, "CHECKS", False)
+    make_plan([inc(1)])
+
+
+@pytest.mark.parametrize(
+    ("value", "is_on"), [(None, False), ("", False), ("0", False), ("1", True)])
+def test_checks_are_switched_on_by_the_environment(value, is_on):
+    given = {} if value is None else {"LAZYFLOW_CHECK": value}
+    code = "from lazyflow.graph import plan; print(plan.CHECKS)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **given}, capture_output=True, text=True)
+    assert done.stdout == f"{is_on}\n"
+
+
+def test_the_log_has_what_each_pass_did(caplog):
+    with caplog.at_level("DEBUG", "lazyflow.passes"):
+        make_plan([delayed(max)(inc(1), inc(1))])
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == explain_plan([delayed(max)(inc(1), inc(1))]).splitlines()[1:]

@@ -133,10 +133,8 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
         parts = _parts_within(node.chunks, shape, groups, limit, merge)
     befores, flat, runs, afters = zip(*parts, strict=True)
     after: Chunks = sum(afters, ())
-    if isinstance(node, InMemory) and node.array.flags.c_contiguous:
-        return InMemory(node.array.reshape(shape), after, node.watches)
-    if isinstance(node, Generated) and hasattr(node.formula, "reshaped"):
-        return Generated(node.formula.reshaped(shape), node.dtype, after)
+    if (source := _source(node, shape, after)) is not None:
+        return source
     node = rechunk(node, sum(befores, ()))
     if flat == runs:
         return _made(node, after, groups)
@@ -144,6 +142,21 @@ def reshaped(node: Expr, shape: Shape, limit: int | None = None, merge: bool = T
     node = rechunk(_made(node, flat, ones), runs)
     ones = tuple([AxisGroup(k, k + 1, g.to_first, g.to_last) for k, g in enumerate(groups)])
     return _made(node, after, ones)
+
+
+def _source(node: Expr, shape: Shape, chunks: Chunks) -> Expr | None:
+    """Return a source of the elements of another source; None: of this node there is none."""
+    if isinstance(node, InMemory) and node.array.flags.c_contiguous:
+        return InMemory(node.array.reshape(shape), chunks, node.watches)
+    if isinstance(node, Generated) and hasattr(node.formula, "reshaped"):
+        return Generated(node.formula.reshaped(shape), node.dtype, chunks)
+    return None
+
+
+def in_blocks(node: Expr, chunks: Chunks, groups: tuple[AxisGroup, ...]) -> Expr:
+    """Return the node of a `Reshape`, or a source with the same blocks."""
+    shape = tuple([sum(sizes) for sizes in chunks])
+    return _source(node, shape, chunks) or Reshape((node,), chunks, groups)
 
 
 def _made(node: Expr, chunks: Chunks, groups: tuple[AxisGroup, ...]) -> Expr:

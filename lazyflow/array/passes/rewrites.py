@@ -10,6 +10,7 @@ again changes nothing.
     merge equal: 6 nodes, all of them different
     views down: getitem goes below multiply, add
     rechunks down: no rechunk is needed less
+    reshapes down: no reshape is above an operation
     merge equal: 6 nodes, all of them different
     wide blocks: the chunks have to stay
     fuse: 2 operations run as 1 group
@@ -44,10 +45,13 @@ from lazyflow.array.nodes.expr import (
 )
 from lazyflow.array.nodes.joined import Concatenate, concatenated
 from lazyflow.array.nodes.rechunking import Rechunk, in_chunks, in_parts, is_held
+from lazyflow.array.nodes.reshaped import Reshape, in_blocks
 from lazyflow.array.nodes.selection import Pick, Selection
+from lazyflow.array.nodes.sources import Const
 from lazyflow.array.nodes.views import View, view
 from lazyflow.array.passes.fusion import CHEAP, explain_groups, fuse, is_quick
 from lazyflow.errors import InputMutated
+from lazyflow.graph import plan
 from lazyflow.graph.task import line_of
 from lazyflow.schedulers.core.snapshots import COPIED_UP_TO, Watch
 from lazyflow.store.sizes import format_bytes
@@ -256,6 +260,80 @@ def explain_rechunks(before: Sequence[Expr], after: Sequence[Expr], keep: bool) 
     return f"{count - left:,} of {count:,} rechunks are dropped: what is below has their chunks"
 
 
+# -- the pass that moves reshapes below operations ---------------------------------------------
+
+
+def reshapes_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
+    """Move reshapes below operations on elements, which then are fused with those above.
+
+    Blocks of what the operations read are reshaped instead, and of a formula nothing is.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones(6, chunks=3)
+    >>> reshapes_down([(x + 1).reshape(2, 3).expr])
+    [<add float64 2 x 3>]
+    """
+    passed = _reshaped_instead(wanted)
+    if not passed:
+        return wanted
+    found = answered(wanted, partial(_recipe_of_reshape, passed), lambda made, node, how: (
+        same_line(made, node)))
+    return [found[node, None] for node in wanted]
+
+
+def _reshaped_instead(wanted: Sequence[Expr]) -> set[Expr]:
+    """Return the operations that only one reshape needs, and that reshapes can move below."""
+    nodes = below(wanted)
+    if not any(type(node) is Reshape and _moves_below(node.inputs[0]) for node in nodes):
+        return set()
+    uses: dict[Expr, set[Any]] = {node: set() for node in nodes}
+    for node in wanted:
+        uses[node].add(None)
+    passed = set()
+    for node in reversed(nodes):
+        how = _how(node)
+        if how is None and len(uses[node]) == 1 and _moves_below(node):
+            (how,) = uses[node]
+            if how is not None:
+                passed.add(node)
+        for x in node.inputs:
+            uses[x].add(how)
+    return passed
+
+
+def _how(node: Expr) -> Any:
+    """Return the chunks that a reshape gives, and the groups of its axes; of other nodes None."""
+    return (node.chunks, node.groups) if type(node) is Reshape else None
+
+
+def _moves_below(node: Expr) -> bool:
+    """Tell whether each operand is a constant, or is blocks like those of the result."""
+    order = tuple(range(node.ndim))
+    operands = [x for x in node.inputs if not isinstance(x, Const)]
+    return type(node) is Elementwise and bool(operands) and all(
+        x.chunks == node.chunks and x.memory_order == order for x in operands)
+
+
+def _recipe_of_reshape(passed: set[Expr], node: Expr, how: Any) -> Recipe:
+    """Return what makes a node, in the chunks and by the groups of axes of `how`; None: as it is.
+    """
+    if how is not None and node not in passed:
+        return [(node, None)], lambda found: in_blocks(found[0], *how)
+    if how is not None:
+        needed = [(x, None if isinstance(x, Const) else how) for x in node.inputs]
+        return needed, node.with_inputs
+    if type(node) is Reshape and node.inputs[0] in passed:
+        return [(node.inputs[0], _how(node))], lambda found: found[0]
+    return [(x, None) for x in node.inputs], partial(same, node)
+
+
+def explain_reshapes(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
+    """Say below which operations reshapes were moved."""
+    passed = _reshaped_instead(before)
+    names = dict.fromkeys(node.name for node in below(before) if node in passed)
+    return f"goes below {', '.join(names)}" if names else "no reshape is above an operation"
+
+
 # -- views go down ------------------------------------------------------------------------
 #
 # The pass that moves views to the sources, so that only what is needed is read and computed.
@@ -413,21 +491,26 @@ class ExprPass(NamedTuple):
     explain
         Describes the changes from the first nodes to the second ones; its third argument tells
         whether the chunks must stay.
+    keeps_chunks
+        Whether the chunks of the wanted nodes stay in any case.
     """
 
     name: str
     apply: Callable[[Nodes, bool, bool], Nodes]
     explain: Callable[[Nodes, Nodes, bool], str]
+    keeps_chunks: bool = True
 
 
-#: Equal nodes are merged once more where moves of views and of rechunks have made some.
+#: Equal nodes are merged once more where moves have made some.
 PASSES: list[ExprPass] = [
     ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
     ExprPass("views down", lambda nodes, keep, fusion: views_down(nodes), explain_moves),
     ExprPass("rechunks down", lambda nodes, keep, fusion: rechunks_down(nodes), explain_rechunks),
+    ExprPass("reshapes down", lambda nodes, keep, fusion: reshapes_down(nodes), explain_reshapes),
     ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
-    ExprPass("wide blocks", lambda nodes, keep, fusion: wide_blocks(nodes, keep), explain_wide),
-    ExprPass("fuse", fuse, explain_groups),
+    ExprPass(
+        "wide blocks", lambda nodes, keep, fusion: wide_blocks(nodes, keep), explain_wide, False),
+    ExprPass("fuse", fuse, explain_groups, False),
 ]
 
 
@@ -449,16 +532,30 @@ def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
         for watch in node.watches:
             _verify(watch, node)
     seen: dict[str, Roots] = {}
+    log = plan.pass_log()
     for each in PASSES:
         if seen.get(each.name) is not nodes:
-            found = each.apply(nodes, keep, fusion)
+            before, found = nodes, each.apply(nodes, keep, fusion)
             nodes = seen[each.name] = nodes if are_same(found, nodes) else Roots(found)
+            if log is not None:
+                log.debug("%s: %s", each.name, each.explain(before, nodes, keep))
+            if plan.CHECKS:
+                _check(each, before, nodes, keep)
     found = list(nodes)
     if keep:  # a view that moved down may have other chunks than it had on top
         found = [in_chunks(new, node.chunks) for new, node in zip(nodes, wanted, strict=True)]
     for new, node in zip(found, wanted, strict=True):
         same_line(new, node)
     return nodes if are_same(found, nodes) else Roots(found)
+
+
+def _check(each: ExprPass, before: Nodes, after: Nodes, keep: bool) -> None:
+    from lazyflow.array.passes import spec
+
+    if each is PASSES[0]:
+        spec.check(before)
+    if after is not before:
+        spec.check_pass(before, after, keep or each.keeps_chunks)
 
 
 def _verify(watch: Watch, node: Expr) -> None:

@@ -1,7 +1,8 @@
-"""What all expressions promise, as rules that can be checked: the tests do so after each pass.
+"""The rules of expressions: with ``LAZYFLOW_CHECK=1`` they are checked after each pass.
 
 A rule is a sentence, the classes of nodes that it is for, and a function that tells what breaks it
 in a node. `check` raises with all that is broken, so that a wrong pass is found where it is made.
+Tests always check.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ same ends its process, or its pool, in words.
 """
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -110,6 +111,8 @@ def test_a_driver_that_breaks_tells_all_who_wait(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(SchedulerLost, match=r"KeyError: 5.*Compute them again") as caught:
             compute(delayed(inc)(2), **ON)
     assert type(caught.value.__cause__) is KeyError
+    stories = "\n".join(caught.value.__cause__.__notes__)
+    assert re.search(r"worker \d+ \(up\).* unanswered: wait <Node \d+ sent", stories)
     gate.open()
     thread.join(LIMIT)
     assert "KeyError: 5" in str(told[0])

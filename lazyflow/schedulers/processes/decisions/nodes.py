@@ -1,6 +1,6 @@
 """Records of tasks, values, jobs and workers, and the instructions for the driver.
 
-Records have no behaviour: pool_state.py and events.py change them.
+Records can describe themselves, and no more: pool_state.py and events.py change them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from lazyflow.graph.task import Task
-
+from lazyflow.graph.task import Task, task_name
 
 # -- nodes --------------------------------------------------------------------------------
 #
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 BANDWIDTH = 2e9  # bytes a second from worker to worker: a copy out, and the reader's page faults
 MAPPING = 1e10  # bytes a second to map shared memory: page faults alone
 FETCH = 0.0003  # seconds to have a small value from another worker
+_MOST_NAMES = 5  # tasks of a batch that are named
 
 WAITING = 0  # for inputs
 READY = 1  # in a queue
@@ -116,6 +115,16 @@ class WorkerRecord:
         self.fetching: dict[Node, int] = {}
         self.recalling = False
 
+    def story(self) -> str:
+        """Describe its batches, for the report of an error of lazyflow's own."""
+        batches = "; ".join(map(str, self.batches)) or "no batch"
+        flags = [name for name in ("up", "doomed", "recalling") if getattr(self, name)]
+        waiting = sum([len(lane.queue) + len(lane.arrived) for lane in self.lanes])
+        return (
+            f"worker {self.serial} ({', '.join(flags) or 'starting'}), {len(self.holding)} values "
+            f"held, {waiting} tasks queued, {len(self.fetching)} fetching: {batches}"
+        )
+
     @property
     def queue(self) -> bool:
         """Whether tasks may wait for this worker that it was not sent yet."""
@@ -163,6 +172,12 @@ class Batch:
     is_short: bool = True
     is_late: bool = False
     unanswered: int = 0
+
+    def __str__(self) -> str:
+        tasks = [f"{task_name(n.task)} {n!r}" for n in self.nodes[:_MOST_NAMES]]
+        more = len(self.nodes) - len(tasks)
+        named = ", ".join(tasks) + (f" and {more:,} more" if more else "")
+        return f"batch {self.number}, {self.unanswered} of it unanswered: {named}"
 
 
 _ids = count(1)  # 0 and below mean "no task" in the word for the task that a worker runs
@@ -226,7 +241,8 @@ class Node:
 
     def __repr__(self) -> str:
         names = ("waiting", "ready", "fetching", "sent", "done", "gone", "failed")
-        return f"<Node {self.id} {names[self.phase]}>"
+        counts = f"{self.open} inputs open, {self.left} uses left"
+        return f"<Node {self.id} {names[self.phase]}, {counts}>"
 
 
 @dataclass(slots=True, eq=False, repr=False)

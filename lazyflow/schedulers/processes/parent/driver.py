@@ -675,6 +675,8 @@ class Driver:
         """End after a bug in lazyflow: no caller is left waiting, and no process is left."""
         self.broken = self.closing = True
         self.why = scheduler_lost(bug)
+        for worker in self.state.workers:
+            bug.add_note(worker.story())
         with ExitStack() as steps:  # each is taken, whatever the others raise; the last one first
             steps.callback(self._release_all)
             steps.callback(self.pool.kill_all)
