@@ -7,8 +7,9 @@ two workers of `distributed` with one thread and the limit each.
 
 The disk's own time is that of writing what of the data does not fit until it is on the disk, and of
 reading all of them once; twice that, for those cases that put all data together anew or keep as
-much again, and three times for those that store what they have put together. It is the mean of a measurement before our side and one after it, since the time of one
-disk varies by factors. Before each side the system writes what it still has from the one before.
+much again, and three times for those that store what they have put together. It is the mean of a
+measurement before our side and one after it, since the time of one disk varies by factors. Before
+each side the system writes what it still has from the one before.
 """
 
 from __future__ import annotations
