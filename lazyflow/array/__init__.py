@@ -99,7 +99,7 @@ Results without axes
 # Where to look:
 #
 #   elementwise steps are fused     passes/fusion.py: `fuse`
-#   views and rechunks move down    passes/rewrites.py: `views_down`, `rechunks_down`
+#   views and reshapes move down    passes/rewrites.py: `views_down`, `reshapes_down`
 #   a reduction is divided, merged  nodes/reductions.py: `Reduced` (ufuncs, moments), `Tree`;
 #                                   within a block: kernels/order.py
 #   chunks are chosen               chunks.py: `normalize_chunks`; for several operands
