@@ -24,6 +24,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #
 # numpy, numba, scipy, pandas and every engine are loaded on first use, never by this import.
 
+from os import environ as _environ
 from typing import TYPE_CHECKING, Any
 
 from lazyflow import config
@@ -64,6 +65,11 @@ if TYPE_CHECKING:
     from lazyflow.diagnostics.progress import ProgressBar
     from lazyflow.diagnostics.visualize import visualize
     from lazyflow.graph.tokens.tokenize import tokenize
+
+if _environ.get("LAZYFLOW_CHECK", "0") not in ("", "0"):
+    from lazyflow.graph import spec as _spec
+
+    _spec.check_always()
 
 __version__ = "0.1.0"
 

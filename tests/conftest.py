@@ -129,11 +129,11 @@ def checked_passes():
 
     Not in the programs and workers that tests start, where it would take too long.
     """
-    from lazyflow.graph import plan
+    from lazyflow.graph.spec import check_always
 
-    plan.CHECKS = True
+    check_always()
     yield
-    plan.CHECKS = False
+    check_always(False)
 
 
 @pytest.fixture

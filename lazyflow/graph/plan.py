@@ -28,7 +28,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from os import environ, urandom
+from os import urandom
 from typing import Any, NoReturn
 
 from lazyflow.errors import KeyConflict
@@ -47,9 +47,8 @@ from lazyflow.graph.task import (
     set_key,
 )
 
-#: Whether plans, and expressions of arrays, are checked after each pass: see graph/spec.py.
-CHECKS = environ.get("LAZYFLOW_CHECK", "0") not in ("", "0")
-_MOST_CHECKED = 20_000  # tasks of a plan that is checked: more would take longer than planning
+#: Called with each plan after each pass, where `spec.check_always` has set it.
+check_plan: Callable[[Plan], None] | None = None
 
 _logs: list[Any] = []
 
@@ -586,10 +585,8 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
         before, plan = plan, rewrite.apply(plan, optimize)
         if log is not None:
             log.debug("%s: %s", rewrite.name, rewrite.explain(before, plan))
-        if CHECKS and len(plan.tasks) <= _MOST_CHECKED:
-            from lazyflow.graph.spec import check
-
-            check(plan)
+        if check_plan is not None:
+            check_plan(plan)
     return plan
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from lazyflow.graph import plan as plans
 from lazyflow.graph.plan import Plan, differ
 from lazyflow.graph.task import Task, is_leaf
 
 Rule = Callable[[Plan], Iterator[str]]
 
 _MOST_SHOWN = 3  # violations of one rule in the message
+_MOST_CHECKED = 20_000  # tasks of a plan that is always checked: more would take too long
 
 #: Every rule: a sentence, and the function that yields its violations.
 RULES: dict[str, Rule] = {}
@@ -26,6 +28,16 @@ def _rule(sentence: str) -> Callable[[Rule], Rule]:
         return rule
 
     return note
+
+
+def check_always(is_on: bool = True) -> None:
+    """Have plans, and expressions of arrays, checked after each pass, or no more."""
+    plans.check_plan = _check_small if is_on else None
+
+
+def _check_small(plan: Plan) -> None:
+    if len(plan.tasks) <= _MOST_CHECKED:
+        check(plan)
 
 
 def check(plan: Plan) -> None:

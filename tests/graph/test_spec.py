@@ -140,7 +140,7 @@ def test_the_suite_checks_plans_after_every_pass(at, monkeypatch):
     monkeypatch.setattr(plan, "PASSES", passes)
     with pytest.raises(AssertionError, match="needs counts"):
         make_plan([inc(1)])
-    monkeypatch.setattr(plan, "CHECKS", False)
+    monkeypatch.setattr(plan, "check_plan", None)
     make_plan([inc(1)])
 
 
@@ -148,7 +148,7 @@ def test_the_suite_checks_plans_after_every_pass(at, monkeypatch):
     ("value", "is_on"), [(None, False), ("", False), ("0", False), ("1", True)])
 def test_checks_are_switched_on_by_the_environment(value, is_on):
     given = {} if value is None else {"LAZYFLOW_CHECK": value}
-    code = "from lazyflow.graph import plan; print(plan.CHECKS)"
+    code = "import lazyflow.graph.plan; print(lazyflow.graph.plan.check_plan is not None)"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **given}, capture_output=True, text=True)
     assert done.stdout == f"{is_on}\n"

@@ -539,7 +539,7 @@ def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
             nodes = seen[each.name] = nodes if are_same(found, nodes) else Roots(found)
             if log is not None:
                 log.debug("%s: %s", each.name, each.explain(before, nodes, keep))
-            if plan.CHECKS:
+            if plan.check_plan is not None:
                 _check(each, before, nodes, keep)
     found = list(nodes)
     if keep:  # a view that moved down may have other chunks than it had on top
