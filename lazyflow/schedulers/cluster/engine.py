@@ -248,7 +248,7 @@ class Engine(ABC):
         """Return how many tasks the workers can run at once."""
 
     def is_within(self, limit: int) -> bool:
-        """Return whether the workers can't run more than `limit` tasks at once anyhow.
+        """Return whether all workers that are there run no more than `limit` tasks at once.
 
         Then groups need not wait here for each other's reports.
         """

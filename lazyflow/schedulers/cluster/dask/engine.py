@@ -90,6 +90,9 @@ class DaskEngine(Engine):
     def width(self) -> int:
         return self._workers.width()
 
+    def is_within(self, limit: int) -> bool:
+        return self._workers.is_within(limit)
+
     def memory(self) -> float:
         return self._workers.memory()
 

@@ -269,6 +269,11 @@ class ClusterWorkers:
         self._look()
         return self._width
 
+    def is_within(self, limit: int) -> bool:
+        """Return whether there are workers, and run no more tasks than a limit at once."""
+        self._look()
+        return 0 < len(self._places) <= limit
+
     def next_place(self) -> str:
         """Return where a group should run, each thread in turn; empty if that can't be asked for.
 
