@@ -1,4 +1,10 @@
-"""Arrays of anything that NumPy makes one of, as by `asarray`, of one value, or with a diagonal."""
+"""Arrays of anything that NumPy makes one of, as by `asarray`, of one value, or with a diagonal.
+
+Arrays of one value or with a diagonal are formulas: whoever reads a region computes it, and a
+constant region is a view of one element. `empty` gives zeros. `asarray` reads the memory of a NumPy
+array in place, which must not change before the result is computed; `array` copies it. Lists that
+hold chunked arrays become a lazy `stack`.
+"""
 
 from __future__ import annotations
 

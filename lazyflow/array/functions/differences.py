@@ -1,4 +1,13 @@
-"""Cumulative sums and products, differences, slopes, jumps, and areas under points."""
+"""Cumulative sums and products, differences, slopes, jumps, and areas under points.
+
+Cumulative functions are scans (nodes/scan.py): blocks are scanned in parallel and combined with the
+ends of those before them; only for objects and for products of complex numbers, whose results
+depend on the order, the axis becomes one chunk. The other functions are made of operations on
+slices that begin at different places, so a task needs a block and the elements beside it. The
+slices get equal chunks first (`neighbours`): otherwise each operation would cut at the ends of both
+and leave slivers. `gradient` and `unwrap` give the result the chunks of the argument. Coordinates
+for `gradient` are needed at the call: chunked ones are computed.
+"""
 
 from __future__ import annotations
 

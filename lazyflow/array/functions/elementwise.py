@@ -1,4 +1,12 @@
-"""Functions of single elements: ufuncs, and others, most of them NumPy's own on each block."""
+"""Functions of single elements: ufuncs, and others, most of them NumPy's own on each block.
+
+A call of a ufunc becomes one node for each result, with the dtypes of NumPy's loops; the passes
+fuse neighbouring nodes into one task for each block. `round`, `nan_to_num` and `sinc` of float32
+and float64 are made of ufuncs. Other functions, and other dtypes, are NumPy's own function on each
+block, whose dtype a call for one element or for none tells. Of the keywords of ufuncs
+``signature=``, ``order="F"`` and ``subok=False`` are refused. A write to ``x.real`` or ``x.imag``
+goes to `x`, as in NumPy.
+"""
 
 from __future__ import annotations
 

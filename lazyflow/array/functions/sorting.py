@@ -1,4 +1,15 @@
-"""Sorts along an axis, the largest elements, `searchsorted`, and elements chosen by index."""
+"""Sorts along an axis, the largest elements, `searchsorted`, and elements chosen by index.
+
+Sorts and partitions put their axis into one chunk. If the axis has several chunks and takes more
+than eight times ``config.chunk_bytes``, or an eighth of a memory limit, many tasks sort it
+(nodes/sample_sort.py); `partition` then sorts it fully. One task sorts objects, records by
+``order=``, and the keys of `lexsort` whatever their length. The descending order is the ascending
+one of negated or inverted elements, so that NaN still comes last.
+
+`topk` is a tree reduction, whose parts are the best `k` elements; where sixteen such parts exceed a
+quarter of the memory limit, it sorts. `searchsorted` reads the sorted array as one block, or, if
+that takes more than a quarter of the limit, as several whose counts add up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Nodes of users' functions: bound to their arguments, called once a block, and checked."""
+"""Nodes of users' functions: bound to their arguments, called once a block, and checked.
+
+A call is bound to its arguments once; one task for each block of the result fills in the blocks.
+Arrays of 1 MiB or more among the arguments become inputs of the tasks, so that they are sent once
+and not with the function. Nodes of two calls are never merged, even of the same function.
+
+A dtype that nobody declared is found when it is first asked for, by a call with blocks of ones. The
+shape is never found so: it follows from the chunks that the caller declares. Each task compares the
+block that it gets with shape and dtype of the node and raises where they differ; only another byte
+order and longer strings are cast. Partial results of reductions are not checked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Distributions of floats: of both signs or between bounds, then of positive ones."""
+"""Distributions of floats: of both signs or between bounds, then of positive ones.
+
+Most methods transform an array of uniform, normal or exponential draws element by element
+(`_placed`), so a task can make any region of the result by itself. Gamma draws, and beta, chisquare
+and standard_t, which are made of them, do so for a number as first parameter that is large enough
+(`_gamma`). NumPy's generators draw all others in boxes (generator.py): vonmises, f, the noncentral
+ones, and gammas whose first parameter is an array. NumPy's own errors and dtypes hold, but the
+values differ from those of ``np.random.Generator`` with the same seed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Functions of slices and of single elements, and windows that slide over arrays."""
+"""Functions of slices and of single elements, and windows that slide over arrays.
+
+`apply_along_axis` puts its axis into one chunk and calls NumPy's function on each block; if the
+dtype or the shape is missing, it tries the function at once. `frompyfunc` and `vectorize` call a
+Python function for each element in the tasks of `apply_gufunc`. `piecewise` calls its functions
+with the elements of one block, so a function that looks at all elements gives another result than
+in NumPy.
+
+Windows are NumPy's views of blocks that are extended by the elements after them. Copied, as the
+next operation may do, they are many times larger, so chunks are cut first: the windows of a block
+take at most 16 times ``config.chunk_bytes``, or the bytes that the largest block has already.
+"""
 
 from __future__ import annotations
 

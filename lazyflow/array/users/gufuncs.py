@@ -1,4 +1,12 @@
-"""Generalised ufuncs: of users' functions, and those of NumPy and other packages."""
+"""Generalised ufuncs: of users' functions, and those of NumPy and other packages.
+
+Each block of the result is one task. The core dimensions are whole in its blocks: several chunks
+along one are an error unless ``allow_rechunk=True``, since joining them may need much memory.
+(Gufuncs of NumPy and of other packages, which have no such keyword, always join them.) The other
+axes are cut alike. A function with several results returns a tuple in one task, of which further
+tasks take the items. Gufuncs of NumPy that have a counterpart in lazyflow, such as matmul, go
+there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Users' functions on blocks and on indices, and ``x.blocks[0, 1:]``: blocks by their numbers."""
+"""Users' functions on blocks and on indices, and ``x.blocks[0, 1:]``: blocks by their numbers.
+
+A function is called once for each block of the result. `map_blocks` lets blocks go together by
+their numbers, counted from the last axis, and changes no chunks: along each axis the numbers of
+blocks must be equal or 1, while their lengths may differ. `blockwise` first cuts the arrays so that
+axes of one label have the same chunks, unless ``align_arrays=False``. Along axes that the result
+lacks, a task gets all blocks; `map_blocks` joins them to one. Chunks that change must be declared,
+and each task checks its block against them. ``x.blocks`` makes no tasks of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Functions that take elements by their indices: `take`, `compress`, `diagonal`, ..."""
+"""Functions that take elements by their indices: `take`, `compress`, `diagonal`, ...
+
+The chunks of a result depend on the indices, so lazy ones are computed at the call; the elements
+stay lazy and are gathered (nodes/indexing/gather.py). Only a lazy condition of `compress` and
+`extract` that has the length or shape of the array stays lazy, and the length of the result is
+unknown. `delete` joins slices where it leaves up to 16 runs of elements, and uses a mask otherwise.
+`insert` at one place joins slices; at several it takes elements and writes the values between them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Functions that put elements in other places: flip, roll, repeat, tile, split."""
+"""Functions that put elements in other places: flip, roll, repeat, tile, split.
+
+The functions are made of views, joins, takes and reshapes, and have no tasks of their own. `roll`
+gives the result the chunks of the argument. `tile`, and `repeat` with one number, broadcast along a
+new axis that a reshape then joins with the old one. `repeat` with a number for each element needs
+these numbers at the call, as `trim_zeros` needs the places of the outermost elements: both are
+computed. Parts, as of `split`, are views.
+"""
 
 from __future__ import annotations
 

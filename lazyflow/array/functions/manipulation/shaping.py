@@ -1,4 +1,11 @@
-"""Functions that change the shape of arrays, or add, remove and reorder axes."""
+"""Functions that change the shape of arrays, or add, remove and reorder axes.
+
+Functions of axes are views, which the passes move down through most operations, so that only what
+is needed is read. `reshape` keeps NumPy's order of elements and cuts chunks for that where it must
+(nodes/reshaped.py); for Fortran's order it transposes before and after. `reshape_blockwise` never
+cuts a chunk, but the order of elements is another one than NumPy's. `broadcast_to` keeps the chunks
+of the array and chooses automatic ones along the repeated axes.
+"""
 
 from __future__ import annotations
 

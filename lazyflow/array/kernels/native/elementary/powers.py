@@ -1,4 +1,12 @@
-"""Powers: ``x**y`` is ``exp(y * log(x))``, the logarithm in two parts, right to 68 bits. Roots."""
+"""Powers: ``x**y`` is ``exp(y * log(x))``, the logarithm in two parts, right to 68 bits. Roots.
+
+Exponentials take a multiple of log 2 off their argument, logarithms a power of two, and a
+polynomial of the rest follows. Where one number has too few digits, a second one holds the
+difference (what the first lacks). The usual branch is for ordinary arguments: finite, neither tiny
+nor huge. All other lanes get a harmless argument there, so that they raise no floating-point flag.
+The branch for those (`rare`) runs only if a lane of the vector needs it. Third and fourth powers of
+such arguments are products, without a logarithm.
+"""
 
 from __future__ import annotations
 
