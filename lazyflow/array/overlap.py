@@ -1,4 +1,12 @@
-"""Functions of blocks and their neighbourhoods: `map_overlap`, `overlap`, `trim_internal`."""
+"""Functions of blocks and their neighbourhoods: `map_overlap`, `overlap`, `trim_internal`.
+
+`map_overlap` extends each block by parts of its neighbours (nodes/halo.py), calls the function by
+`map_blocks`, and cuts off what belongs to the extension. A depth that exceeds a chunk makes a task
+read more than one neighbour, so nothing is rechunked for it; only `overlap` joins short chunks at
+an edge without a boundary, where `trim_internal` would otherwise cut too much. Of several arrays,
+each has its own depth, and the one with the most axes decides how much is cut off. Unknown lengths
+are computed first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""``einsum``: subscripts, and products of two arrays at a time in a good order."""
+"""``einsum``: subscripts, and products of two arrays at a time in a good order.
+
+Operands are multiplied two at a time in the order of ``np.einsum_path``; the greedy order holds
+unless `optimize` names another one. Each product sums over the labels that nothing needs later, and
+an operand is summed first over labels of its own, so that intermediate arrays stay small. A product
+is a contraction by blocks (nodes/contraction.py) if it sums and some labels are in one operand
+only, else an elementwise product and a sum. Repeated labels of one operand become its diagonal.
+Objects are summed along axes in one chunk, as their sums depend on the order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Products of arrays: dot, matmul, tensordot and their like."""
+"""Products of arrays: dot, matmul, tensordot and their like.
+
+All products that are summed come to `einstein.product`, in which axes have labels: it makes a
+contraction by blocks (nodes/contraction.py), or, if all axes are shared or none is summed over, an
+elementwise product and a sum. The dtypes are those of the loops of ``np.matmul``. Lengths that are
+summed over must be equal, so unknown ones are computed; others may stay unknown. `outer` and `kron`
+are elementwise products of broadcast arrays. `cross` puts the axis of the vectors into one chunk.
+"""
 
 from __future__ import annotations
 

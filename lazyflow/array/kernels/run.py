@@ -1,4 +1,15 @@
-"""`run_program`: what fused tasks call; `merge`: what the tasks above them call."""
+"""`run_program`: what fused tasks call; `merge`: what the tasks above them call.
+
+Kernels run a program only if every pass of its plan has one that is compiled; otherwise NumPy's
+functions run all of it on whole blocks. With ``kernels="native"`` an expression without a kernel is
+an error. The last programs are remembered with their plans, one for each combination of shapes; so
+are the calls of kernels whose blocks need no preparation, by how the blocks lie in memory.
+
+A kernel reports that a floating-point error occurred. If the caller wants to know of it, NumPy's
+functions run the steps on parts of the blocks until one reports the same, which gives the name of
+the operation; if none does, the result of the kernel is dropped and NumPy's functions make it.
+Large partial results are merged by a program, too, with the bits of `merge_parts`.
+"""
 
 from __future__ import annotations
 

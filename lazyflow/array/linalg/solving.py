@@ -1,4 +1,12 @@
-"""Systems of equations, inverses, determinants, and ranks."""
+"""Systems of equations, inverses, determinants, and ranks.
+
+Stacks of matrices, matrices of one block, and those up to 16 times ``config.chunk_bytes`` are whole
+in a task, where LAPACK solves them (`is_small`). Larger ones are cut (tiles.py): into panels of
+columns for LU factors (`solve`, `inv`, `det`, `slogdet`), into tiles for triangles and for Cholesky
+factors (``assume_a="pos"``). `lstsq`, `pinv` and `matrix_rank` take singular values of any matrix.
+Wrong shapes are errors at the call, singular matrices when the result is computed. The rank is
+unknown at the call, so the residuals of `lstsq` are empty by the shape alone.
+"""
 
 from __future__ import annotations
 

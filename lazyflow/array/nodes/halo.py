@@ -1,4 +1,11 @@
-"""Blocks extended by their surroundings: parts of neighbours, and values beyond the edge."""
+"""Blocks extended by their surroundings: parts of neighbours, and values beyond the edge.
+
+One task copies the pieces of an extended block from as many blocks as it needs, with no rechunk
+before. A piece beyond the edge is a slice of the array itself, repeated if the margin is longer
+than the array, or a value; in corners the value of the last axis stands. Where blocks are large and
+the needed part is thin, a task of its own cuts the part out, so that on a cluster the part moves
+and not the block. A block that needs no extension is handed on.
+"""
 
 from __future__ import annotations
 

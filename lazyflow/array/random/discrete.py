@@ -1,4 +1,12 @@
-"""Distributions of whole numbers."""
+"""Distributions of whole numbers.
+
+`integers` between two numbers, and `geometric`, are functions of the place of an element. So are
+binomial, negative_binomial, hypergeometric and poisson with numbers as parameters, by a table of
+the chances of all likely counts. It holds up to 8,192 counts on each side of the most likely one,
+and leaves out those whose chance is less than 2**-70 times as large. Where the likely counts do not
+fit the table, and for arrays as parameters, NumPy's generators draw in boxes (generator.py), as
+they do for logseries and zipf.
+"""
 
 from __future__ import annotations
 

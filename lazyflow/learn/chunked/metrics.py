@@ -1,4 +1,12 @@
-"""Metrics of chunked arrays: one computation, which reduces each chunk to a few numbers."""
+"""Metrics of chunked arrays: one computation, which reduces each chunk to a few numbers.
+
+Tasks return sums over the rows of a chunk, those of errors and losses in double precision; a tree
+adds them. The columns of probabilities belong to the sorted labels of all chunks, so no chunk knows
+which column is that of a label: `log_loss` adds up tables by label and column, and refuses numbers
+that are no labels once there are 100 more of them than columns. scikit-learn computes the metric
+where no argument is chunked. Its checks, messages and warnings hold for chunks, too, for which
+`log_loss` calls it with a small sample that has all faults of the data.
+"""
 
 from __future__ import annotations
 

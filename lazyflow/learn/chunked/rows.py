@@ -1,4 +1,10 @@
 """Arrays whose rows are cut alike, sums of small parts over their chunks, and moments to add up.
+
+A task makes one small part of a chunk of rows, whatever type it has, and a tree of tasks adds the
+parts up; one computation makes all parts, so the arrays' common inputs are computed once. Arrays
+are rechunked like the first chunked one, which needs known lengths; if all lengths are unknown and
+the numbers of chunks are equal, blocks go together by their number. Moments are kept relative to a
+value of each column, so that a mean far from 0 costs no digits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""`LogisticRegression`: two classes, or several by softmax; l1, l2 and elastic net penalties."""
+"""`LogisticRegression`: two classes, or several by softmax; l1, l2 and elastic net penalties.
+
+`fit` finds the classes among the labels of all chunks, keeps the rows where the workers are if they
+fit in memory, and minimises one objective by one of the solvers of lazyflow/learn/solvers;
+``solver="auto"`` chooses by the penalty, the number of coefficients, and whether the rows are
+sparse. The objective is scikit-learn's, so the strength of the penalty depends on C and the sum of
+the weights, not on the chunks. Predictions for a chunked X are lazy, and a task makes those of one
+chunk of rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Index arrays in the brackets of ``x[...]``, and the indices of elements that are not zero."""
+"""Index arrays in the brackets of ``x[...]``, and the indices of elements that are not zero.
+
+The chunks of a result depend on the places, so lazy index arrays are computed at the call. A lazy
+mask that is the only index array stays lazy (nodes/indexing/masks.py), and the length of the result
+is unknown. Masks beside others are computed and become the indices where they are true. Index
+arrays that each vary along an axis of their own, as of ``np.ix_``, are gathered axis after axis,
+which needs no index for each point; all others together, by one `gather`. Indices are checked at
+the call.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""``x[key] = value`` for all kinds of keys: what is written, and where, in terms of `Assigned`."""
+"""``x[key] = value`` for all kinds of keys: what is written, and where, in terms of `Assigned`.
+
+An assignment writes into no block: the array gets another expression. Views of it show the change,
+as in NumPy; everything else that was made of it keeps the old values. A mask alone, with values
+that do not depend on how many elements it chooses, becomes a `where` and stays lazy. All other keys
+need places: lazy indices and masks, and unknown lengths, are computed at the call, and the values
+are laid out so that a task reads one block of them (nodes/indexing/assign.py). Values are cast as
+by NumPy's assignment; lazy values other than arrays are refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Functions that join arrays: concatenate, stack, block and their relatives."""
+"""Functions that join arrays: concatenate, stack, block and their relatives.
+
+Joined arrays hand on their blocks (nodes/joined.py): the chunks along the axis are those of all
+arrays one after another, and only along other axes arrays may be rechunked to common chunks. Arrays
+in memory that are no chunked arrays get automatic chunks along the axis. The dtype is that of
+``np.concatenate`` for empty arrays, at the call. Unknown lengths are accepted unless
+``allow_unknown_chunksizes=False``. `stack`, `block` and the others call `concatenate`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""`pad`: one axis after the other, by concatenation with parts made of the array itself."""
+"""`pad`: one axis after the other, by concatenation with parts made of the array itself.
+
+The edges of each axis are made of the array as padded so far, so that corners follow as in NumPy.
+An edge that is no wider than the largest chunk becomes part of the chunk beside it; a wider one
+gets chunks of its own. Reflections go on in NumPy's steps, since infinite values become NaN by
+them. A function as `mode` needs each axis in one chunk, one after the other, and gets vectors of
+copied blocks.
+"""
 
 from __future__ import annotations
 
