@@ -1,4 +1,10 @@
-"""Conversions of arrays into objects of NumPy and Python, which compute the array."""
+"""Conversions of arrays into objects of NumPy and Python, which compute the array.
+
+A conversion computes the whole array into a new one, even for one element of it. Where the shape
+alone shows that it fails, as for the truth of several elements, it raises before anything is
+computed; so does ``np.asarray`` of arrays whose blocks are another library's. ``f"{x}"`` computes
+nothing; only 0-d arrays take a format, which computes them. The only device is the CPU.
+"""
 
 from __future__ import annotations
 

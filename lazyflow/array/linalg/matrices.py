@@ -1,4 +1,11 @@
-"""Matrices as the functions of this package take them: checked at the call, whole or cut anew."""
+"""Matrices as the functions of this package take them: checked at the call, whole or cut anew.
+
+NumPy's function is called with empty stacks of the same shapes and types first, so that its errors
+come at the call and its dtypes are known. Stacks, matrices of one block, and small ones (16 times
+``config.chunk_bytes``) are whole in a task; tasks of a stack share the threads of BLAS. Larger
+square matrices are cut into about 16 panels or tiles along an axis at most, since n of them make
+n**3 / 6 tasks. Matrices of other libraries are refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Operations on each element: ufuncs, `where`, casts and functions like them; fused groups."""
+"""Operations on each element: ufuncs, `where`, casts and functions like them; fused groups.
+
+Each operation is a node of its own until the passes fuse neighbours into a program (`Fused`). Its
+dtypes are those of the ufunc's loop by NumPy's promotion, Python numbers included, and its chunks
+are common to all inputs (align.py). A view moves below it, to each input, unless it repeats
+elements, which are computed once instead. A cast of a constant is done at once. Of a ufunc of Numba
+the node keeps Numba's object, as the ufunc inside can't be pickled; Numba compiles the loop at the
+call.
+"""
 
 from __future__ import annotations
 

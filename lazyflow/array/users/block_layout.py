@@ -1,4 +1,11 @@
-"""The blocks of several arrays that go together, by labels of their axes."""
+"""The blocks of several arrays that go together, by labels of their axes.
+
+Axes of one label go together, and there are two rules for their chunks. `aligned` rechunks the
+arrays to common chunks, which needs known lengths if chunks differ. `as_they_are` rechunks nothing:
+blocks go together by number, numbers of blocks must be equal or 1, and lengths may differ. An array
+with one block along an axis gives it to all blocks of the result. Of an axis that the result lacks,
+a function gets all blocks.
+"""
 
 from __future__ import annotations
 

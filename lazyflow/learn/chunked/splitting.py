@@ -1,4 +1,12 @@
-"""`train_test_split` within the chunks of arrays."""
+"""`train_test_split` within the chunks of arrays.
+
+The call decides how many rows of each chunk go to which part; the rounding is random and goes
+through the chunks in a random order, so that the totals are scikit-learn's. A task draws the rows
+of its chunk by a generator whose key is a number that the call has drawn, and the number of the
+chunk. All arrays use the same draws, so that their rows stay together. For arrays in memory the
+draws are computed at once. Arrays whose rows are cut in other places are refused, and not
+rechunked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""`minimize`: minimises any sum over chunks by SciPy's L-BFGS."""
+"""`minimize`: minimises any sum over chunks by SciPy's L-BFGS.
+
+SciPy runs at the caller; each evaluation is one pass over the chunks, with a task for each and a
+tree of sums, so that only the value and the gradient come back. The chunks are persisted first, and
+the graph is planned once and rerun with other x. With ``jac=False`` the tasks compute central
+differences, with points inside the bounds: that is two calls for each element of x and each chunk.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial

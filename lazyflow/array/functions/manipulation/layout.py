@@ -1,4 +1,11 @@
-"""The layout of arrays: their bytes as another type, and chunks that several of them share."""
+"""The layout of arrays: their bytes as another type, and chunks that several of them share.
+
+`view_as` sees the bytes of each block; if the chunks of the last axis do not hold whole elements of
+the new type, the axis becomes one chunk. A write to the view goes back to the array, as in NumPy.
+There is one way to rechunk (nodes/rechunking.py), so dask's ``method=`` and ``threshold=`` are
+accepted and change nothing. `unify_chunks` cuts wherever one of the arrays is cut, however many
+chunks that gives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Where the largest and the smallest elements are."""
+"""Where the largest and the smallest elements are.
+
+A block gives its extreme and the place of it in the whole array; of neighbours the first best is
+kept, so ties go to the lowest index, as in NumPy. Without ``axis=`` the places are indices in C
+order, and no array is raveled for them. The nan-functions take NaN for an infinity, and raise for a
+row of NaN when they are computed. Unknown lengths are computed, and an empty axis is an error at
+the call.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Medians and quantiles, exact: tasks see whole axes, or find elements by their rank."""
+"""Medians and quantiles, exact: tasks see whole axes, or find elements by their rank.
+
+Short axes become one chunk, which NumPy's function sees whole. Long axes, and large arrays over all
+axes, go to `by_rank` (ranks.py), where no task holds all elements: up to 8 quantiles of numbers are
+selected one by one, more are taken from sorted chunks. NumPy's rules between two elements hold to
+the bit. Quantiles with `weights` always see whole axes. `q` is needed at the call, so a lazy one is
+refused. dask's approximations are accepted by name and not made.
+"""
 
 from __future__ import annotations
 

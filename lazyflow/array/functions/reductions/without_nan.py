@@ -1,4 +1,11 @@
-"""Reductions that leave NaN out."""
+"""Reductions that leave NaN out.
+
+Sums and products put 0 or 1 in the place of NaN; means and variances count with a mask; both are
+elementwise operations that fuse with the reduction. Extremes use ``fmax`` and ``fmin``, and warn of
+slices without a number when they are computed. For dtypes without NaN the plain reductions run. In
+arrays of objects an element that does not equal itself is NaN, and NumPy's function gets the axes
+in one chunk.
+"""
 
 from __future__ import annotations
 

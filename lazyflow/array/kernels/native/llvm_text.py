@@ -1,4 +1,11 @@
-"""LLVM's text: modules, kernels, and loops over elements, by vectors and then one by one."""
+"""LLVM's text: modules, kernels, and loops over elements, by vectors and then one by one.
+
+A loop goes by vectors of WIDTH elements; the rest goes one by one, or, for costly functions, as one
+vector in which the last element is repeated. Long runs make their second vector begin at a line of
+the cache, so the first two may overlap. Loads and stores assume no alignment. Truth values are
+bytes in memory and single bits in registers. A module holds the functions that its kernel calls,
+and declares the intrinsics.
+"""
 
 from __future__ import annotations
 

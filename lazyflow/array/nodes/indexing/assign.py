@@ -1,4 +1,10 @@
-"""An array in which some elements are replaced: ``x[key] = value``."""
+"""An array in which some elements are replaced: ``x[key] = value``.
+
+A task copies the block of the array and writes into the copy. Blocks without written elements are
+handed on, and blocks that slices write as a whole are not read. The values are rechunked so that
+each written block needs one block of them. Points are sorted by the block that they are in and keep
+their order there, so of equal points the last one stays, as in NumPy.
+"""
 
 from __future__ import annotations
 

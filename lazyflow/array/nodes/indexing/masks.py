@@ -1,4 +1,10 @@
-"""Elements chosen by boolean arrays, ``x[x > 0]``; evaluation.py computes their number."""
+"""Elements chosen by boolean arrays, ``x[x > 0]``; evaluation.py computes their number.
+
+Each block of the mask gives one block of the result, so the mask's chunks must follow each other in
+C order, and both arrays are rechunked if they don't. Only the values tell the lengths: all arrays
+with one mask share the same unknown lengths, which are counted once for all; in a mask that is in
+memory they are counted at the call. Views of other axes move below, to the array.
+"""
 
 from __future__ import annotations
 

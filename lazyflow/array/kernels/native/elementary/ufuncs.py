@@ -1,4 +1,11 @@
-"""NumPy ufuncs around our compiled exp, log and others: whole arrays get the bits of kernels."""
+"""NumPy ufuncs around our compiled exp, log and others: whole arrays get the bits of kernels.
+
+A ufunc is made when a program first needs one for a function and a dtype: it is compiled or read
+from disk, then compared with NumPy's for about a thousand numbers. If it is off by more than eight
+units in the last place, or nothing can be compiled, NumPy's ufunc stays in use; so it does for
+dtypes other than float64 and float32. Elements that do not lie one after another are gathered into
+vectors, so that their bits do not depend on the layout. The ufuncs are never freed.
+"""
 
 from __future__ import annotations
 
