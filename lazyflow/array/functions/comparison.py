@@ -1,4 +1,9 @@
-"""Whether arrays are equal, exactly or within tolerances."""
+"""Whether arrays are equal, exactly or within tolerances.
+
+`isclose` of float32 and float64 is made of ufuncs; for other dtypes, and for tolerances that are no
+plain numbers, NumPy's function gets each block. Arrays of different shapes are unequal without a
+computation. Comparisons of whole arrays are reductions, and results stay lazy.
+"""
 
 from __future__ import annotations
 

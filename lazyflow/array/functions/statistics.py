@@ -1,4 +1,9 @@
-"""How quantities vary together: covariances and correlations."""
+"""How quantities vary together: covariances and correlations.
+
+Means are subtracted before the products are made, so the data is read twice. The products of
+variables are a contraction by blocks (nodes/contraction.py); transposed data is taken as it lies in
+memory. Weights and their checks are NumPy's; of lazy weights only dtype and length are checked.
+"""
 
 from __future__ import annotations
 

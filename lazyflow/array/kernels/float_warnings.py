@@ -1,4 +1,11 @@
-"""NumPy's floating-point reports, once per kind for a whole run."""
+"""NumPy's floating-point reports, once per kind for a whole run.
+
+While a program runs, NumPy's reports are collected by kind, with the first operation that made each
+one; at the end they go where the caller's `np.errstate` sends them. Kinds that are to raise do so
+at once. Warnings of the blocks of an array are made once, at the line where the user made it: in
+this process once for the array, in a worker once for each run, as only the caller knows which ones
+were shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Norms of vectors and matrices, and condition numbers."""
+"""Norms of vectors and matrices, and condition numbers.
+
+Norms of vectors, and those of matrices that are sums and extremes, are elementwise operations and
+reductions, so no task sees a whole matrix. The orders 2, -2 and "nuc" take singular values
+(decompositions.py). `cond` by another order needs an inverse: each matrix is whole in a task.
+NumPy's function is called with one element first, for its errors and its dtype.
+"""
 
 from __future__ import annotations
 

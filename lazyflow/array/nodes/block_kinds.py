@@ -1,4 +1,11 @@
-"""Blocks of other libraries than NumPy: sparse matrices, arrays of a GPU."""
+"""Blocks of other libraries than NumPy: sparse matrices, arrays of a GPU.
+
+Such blocks are never converted to NumPy's arrays unasked. A node that needs NumPy's arrays raises
+`OtherKind` at the call, with an array like the blocks, and other_kinds.py looks for a rule for it.
+Other nodes hand the blocks on, and their library cuts and joins them. An array is of another kind
+if it takes part in NumPy's protocols and refuses ``__array__``, as of CuPy or sparse, or if it is a
+sparse one of SciPy. No library is imported to find out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Arrays joined along an axis: the blocks of the result are theirs."""
+"""Arrays joined along an axis: the blocks of the result are theirs.
+
+No task joins anything: along the axis the chunks are those of all inputs, along others the inputs
+are rechunked to common chunks. A view of the result becomes views of the inputs that it reaches, so
+the others are not computed. The blocks must be of one kind, NumPy's or another library's. The
+memory order is that of the largest input.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Parts of arrays whose blocks are another library's: that one cuts and joins them."""
+"""Parts of arrays whose blocks are another library's: that one cuts and joins them.
+
+Slices, integers, transposes and rechunks of such arrays are one node here: a task cuts the pieces
+out of the blocks, joins them, and reorders the axes, all by functions of the library. (Views of
+NumPy's arrays, nodes/views.py, are cut by their readers.) Whether the library can do so is tried at
+the call with a block of ones; if not, or if elements would be repeated, `OtherKind` is raised.
+"""
 
 from __future__ import annotations
 

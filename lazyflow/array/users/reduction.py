@@ -1,4 +1,12 @@
-"""Reductions by users' functions, in a tree: of blocks, of partial results, of the last ones."""
+"""Reductions by users' functions, in a tree: of blocks, of partial results, of the last ones.
+
+`chunk` is called for each block, then `combine` (or `aggregate`) for groups of neighbouring parts
+until one call can take the rest, then `aggregate`. One call takes up to `split_every` parts, 16
+unless given; for several axes the root of that along each. The order depends on the numbers of
+blocks only, not on where tasks run. Blocks without elements are left out. The functions are never
+tried, so the dtype must be given; the parts may be anything if they come in lists, and only the
+last result is checked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Bits of bytes, one as an element each, and back."""
+"""Bits of bytes, one as an element each, and back.
+
+`packbits` moves the ends of chunks along the axis to multiples of eight elements, so that each byte
+is made of one block; `unpackbits` keeps the chunks, eight times as long. NumPy's functions run on
+each block.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Functions of elements near each other: coarser arrays, and gaps filled with what is before."""
+"""Functions of elements near each other: coarser arrays, and gaps filled with what is before.
+
+`coarsen` moves the ends of chunks to multiples of the groups, gives each group an axis of its own
+by a reshape, and calls the reduction once, for the whole lazy array. `push` fills each block by
+itself, then carries the last elements of all blocks along the axis in one small task for each row
+of blocks, and fills what is left: blocks are filled in parallel, and chunks stay.
+"""
 
 from __future__ import annotations
 

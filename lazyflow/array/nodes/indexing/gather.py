@@ -1,4 +1,11 @@
-"""Points of an array, by index arrays: ``x[[3, 1, 2]]``, ``x[rows, columns]``."""
+"""Points of an array, by index arrays: ``x[[3, 1, 2]]``, ``x[rows, columns]``.
+
+Chunks of points hold no more elements than the largest chunk of the indexed axes; where indices
+ascend along one axis, they are cut where the array is, so that a block needs few others. Of arrays
+in memory each task takes its points directly, in any chunks; others need an exchange between blocks
+(exchange.py). A view of the result takes a part of the index arrays, or goes to the other axes of
+the array below.
+"""
 
 from __future__ import annotations
 
