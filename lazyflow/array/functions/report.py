@@ -1,7 +1,7 @@
 """What an expression becomes: which operations run together, how, and why not otherwise.
 
-The report runs the passes and makes the tasks as `compute` would, but runs none and compiles no
-kernel. The first block of each input stands for all blocks of a node. The peak of memory is an
+The report runs the passes and makes the tasks as `compute` would, but no task runs and no kernel is
+compiled. The first block of each input stands for all blocks of a node. The peak of memory is an
 estimate; with a memory limit the report says whether a task alone exceeds it, and is refused, or
 the rest goes to files.
 """

@@ -1,11 +1,11 @@
 """The different elements of arrays, what two arrays have in common, and membership.
 
 `unique` makes a sorted table of each block: its different values, and how often and where first
-they are if that is asked for. A tree merges the tables. Under a memory limit, long arrays are
-merged by ranges of values (nodes/value_ranges.py), so that no task holds all of them. Whole numbers
-that are close together are counted instead of sorted, unless their places are asked for. One task
-gets the whole array for ``axis=`` and for objects and records; also if indices are asked for of
-complex numbers, or of floats with ``equal_nan=False``.
+they are if that is asked for. A tree merges the tables. Under a memory limit, those of long arrays
+are merged by ranges of values (nodes/value_ranges.py), so that no task holds all of them, unless
+the inverse is asked for. Whole numbers that are close together are counted instead of sorted,
+unless their places are asked for. One task gets the whole array for ``axis=`` and for objects and
+records; also if indices are asked for of complex numbers, or of floats with ``equal_nan=False``.
 
 `isin` sorts lazy test elements of the same dtype once, in one block or, under a memory limit, in
 several that are searched one after the other. The length of each result of these functions, except

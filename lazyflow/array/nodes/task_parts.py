@@ -1,4 +1,10 @@
-"""Parts of tasks besides blocks: functions with bound details, and details of one task."""
+"""Parts of tasks besides blocks: functions with bound details, and details of one task.
+
+What all tasks of a node share is bound to their function (`named`). What one task alone needs goes
+in an argument that is not searched for lazy values. If a block has 4 MiB or more, a part of at most
+a thirty-second of it is copied out by a task of its own (`is_thin`), so that on a cluster the part
+moves and the block need not be kept.
+"""
 
 from __future__ import annotations
 

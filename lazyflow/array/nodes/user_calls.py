@@ -6,8 +6,8 @@ and not with the function. Nodes of two calls are never merged, even of the same
 
 A dtype that nobody declared is found when it is first asked for, by a call with blocks of ones. The
 shape is never found so: it follows from the chunks that the caller declares. Each task compares the
-block that it gets with shape and dtype of the node and raises where they differ; only another byte
-order and longer strings are cast. Partial results of reductions are not checked.
+block that the function returns with the declared shape and dtype, and raises where they differ;
+only another byte order and longer strings are cast. Partial results of reductions are not checked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""`StandardScaler` for chunked arrays."""
+"""`StandardScaler` for chunked arrays.
+
+`fit` reads each chunk once and adds up moments of columns (rows.py); `transform` is elementwise
+arithmetic on the array, so it is lazy and keeps the chunks. scikit-learn's class does all for data
+in memory. Output as frames is refused for chunked arrays, since it would gather them.
+"""
 
 from __future__ import annotations
 

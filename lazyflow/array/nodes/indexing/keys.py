@@ -1,4 +1,11 @@
-"""The entries of an index, ``x[...]``, and the views that slices and integers are."""
+"""The entries of an index, ``x[...]``, and the views that slices and integers are.
+
+Only the key and the shape are read here, never the values of index arrays. Slices, integers and new
+axes together become one selection, as a view; index arrays are left to gather.py and masks.py. An
+integer, or a slice other than ``:``, along an axis of unknown length raises `SizesNeeded`. An
+ellipsis between index arrays stays in the list, even for no axes: it decides where their axes
+stand.
+"""
 
 from __future__ import annotations
 
