@@ -1,4 +1,10 @@
-"""Products of matrices and vectors, with the signatures of ``np.linalg``."""
+"""Products of matrices and vectors, with the signatures of ``np.linalg``.
+
+Most call the functions of that name (functions/products.py) with the parameters and the narrower
+checks of the Array API. `multi_dot` chooses its order at the call by the lengths, so unknown ones
+are computed. `matrix_power` multiplies squares of the matrix, and of its inverse for a negative
+power.
+"""
 
 from __future__ import annotations
 
