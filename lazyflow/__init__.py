@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from lazyflow.diagnostics.visualize import visualize
     from lazyflow.graph.tokens.tokenize import tokenize
 
-if _environ.get("LAZYFLOW_CHECK", "0") not in ("", "0"):
+if _environ.get("LAZYFLOW_CHECK", "0").lower() not in ("", "0", "false", "no"):
     from lazyflow.graph import spec as _spec
 
     _spec.check_always()

@@ -805,8 +805,8 @@ def optimize(
     >>> optimize([f(-1), f(-1)], explain=True)
     graph: 2 tasks, 0 of them values; 2 results are wanted
     merge: 1 of 2 tasks is equal to another one and joins it
-    fuse: no task runs in one unit with its input
-    order: the users of a result start right after it
+    fuse: no task has another one as its only input
+    order: the users of a result start right after it: 1 alive at most, and 1 by number
     """
     options = RunOptions("optimize", unknown, traverse=traverse)
     targets = Targets(args, options.traverse)

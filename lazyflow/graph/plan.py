@@ -59,11 +59,21 @@ def pass_log() -> Any:
     A program that has not imported `logging`, which takes 5 ms, has nothing that listens.
     """
     if not _logs:
-        logging = sys.modules.get("logging")
-        if logging is None:
+        made = getattr(sys.modules.get("logging"), "getLogger", None)  # it may just be imported
+        if made is None:
             return None
-        _logs.append(logging.getLogger("lazyflow.passes"))
+        _logs.append(made("lazyflow.passes"))
     return _logs[0] if _logs[0].isEnabledFor(10) else None
+
+
+def log_pass(log: Any, name: str, explain: Callable[..., str], *given: Any) -> None:
+    """Write the line of one pass. To find the words may take as long as the pass itself."""
+    try:
+        words = explain(*given)
+    except Exception:  # a diagnostic changes no result
+        log.exception("%s: what it did can't be told", name)
+    else:
+        log.debug("%s: %s", name, words)
 
 
 Inputs = list[tuple[int, ...] | None]
@@ -584,7 +594,7 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
     for rewrite in PASSES:
         before, plan = plan, rewrite.apply(plan, optimize)
         if log is not None:
-            log.debug("%s: %s", rewrite.name, rewrite.explain(before, plan))
+            log_pass(log, rewrite.name, rewrite.explain, before, plan)
         if check_plan is not None:
             check_plan(plan)
     return plan
@@ -617,7 +627,7 @@ def explain_plan(wanted: Sequence[Task]) -> str:
     graph: 5 tasks, 0 of them values; 1 result is wanted
     merge: 2 of 5 tasks are equal to others and join them
     fuse: 3 tasks run as 2 units, the longest of 2 tasks
-    order: the users of a result start right after it
+    order: the users of a result start right after it: 2 alive at most, and 2 by number
     """
     plan = plan_of(*in_order(wanted), wanted)
     outputs = _counted(len(plan.outputs), "result is", "results are")
@@ -746,7 +756,15 @@ def differ(task: Task, before: Task) -> bool:
 
 def _explain_fuse(before: Plan, after: Plan) -> str:
     if after.heads is None:
-        return "no task runs in one unit with its input"
+        sources = [j for i in after.inputs if i is not None and len(i) == 1 for j in i]
+        sources = [j for j in sources if not is_leaf(after.tasks[j])]
+        if not sources:
+            return "no task has another one as its only input"
+        shared = sum([after.consumers[j].__class__ is list for j in sources])
+        return (
+            f"no task runs in one unit with its input: {shared:,} of {len(sources):,} are used by "
+            f"others, {len(sources) - shared:,} have other options or are used by such"
+        )
     sizes = Counter(after.heads)
     units = _counted(len(sizes), "unit", "units")
     return f"{_counted(len(after))} run as {units}, the longest of {max(sizes.values()):,} tasks"
@@ -766,8 +784,13 @@ def choose_order(plan: Plan, optimize: bool = True) -> Plan:
 
 
 def _explain_order(before: Plan, after: Plan) -> str:
+    if after.priorities:
+        return "tasks of higher priority start first, then the users of a result right after it"
     if not after.by_number:
-        return "the users of a result start right after it"
+        return (
+            f"the users of a result start right after it: {most_newest_first(after):,} alive at "
+            f"most, and {most_by_number(after):,} by number"
+        )
     return (
         f"ready tasks start by number, which keeps {most_by_number(after):,} values alive at most "
         f"instead of {most_newest_first(after):,}"

@@ -145,7 +145,7 @@ def test_the_suite_checks_plans_after_every_pass(at, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("value", "is_on"), [(None, False), ("", False), ("0", False), ("1", True)])
+    ("value", "is_on"), [(None, False), ("", False), ("0", False), ("No", False), ("1", True)])
 def test_checks_are_switched_on_by_the_environment(value, is_on):
     given = {} if value is None else {"LAZYFLOW_CHECK": value}
     code = "import lazyflow.graph.plan; print(lazyflow.graph.plan.check_plan is not None)"
@@ -159,3 +159,12 @@ def test_the_log_has_what_each_pass_did(caplog):
         make_plan([delayed(max)(inc(1), inc(1))])
     lines = [record.getMessage() for record in caplog.records]
     assert lines == explain_plan([delayed(max)(inc(1), inc(1))]).splitlines()[1:]
+
+
+def test_words_that_fail_fail_no_plan(caplog, monkeypatch):
+    silent = PlanPass("silent", lambda made, optimize: made, lambda before, after: 1 / 0)
+    monkeypatch.setattr(plan, "PASSES", [*PASSES, silent])
+    with caplog.at_level("DEBUG", "lazyflow.passes"):
+        make_plan([inc(1)])
+    assert caplog.records[-1].getMessage() == "silent: what it did can't be told"
+    assert caplog.records[-1].exc_info[0] is ZeroDivisionError

@@ -156,7 +156,8 @@ def _source(node: Expr, shape: Shape, chunks: Chunks) -> Expr | None:
 def in_blocks(node: Expr, chunks: Chunks, groups: tuple[AxisGroup, ...]) -> Expr:
     """Return the node of a `Reshape`, or a source with the same blocks."""
     shape = tuple([sum(sizes) for sizes in chunks])
-    return _source(node, shape, chunks) or Reshape((node,), chunks, groups)
+    source = _source(node, shape, chunks)
+    return Reshape((node,), chunks, groups) if source is None else source
 
 
 def _made(node: Expr, chunks: Chunks, groups: tuple[AxisGroup, ...]) -> Expr:

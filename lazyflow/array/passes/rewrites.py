@@ -45,6 +45,7 @@ from lazyflow.array.nodes.expr import (
 )
 from lazyflow.array.nodes.joined import Concatenate, concatenated
 from lazyflow.array.nodes.rechunking import Rechunk, in_chunks, in_parts, is_held
+from lazyflow.array.nodes.reductions import Reduce
 from lazyflow.array.nodes.reshaped import Reshape, in_blocks
 from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.sources import Const
@@ -264,14 +265,15 @@ def explain_rechunks(before: Sequence[Expr], after: Sequence[Expr], keep: bool) 
 
 
 def reshapes_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
-    """Move reshapes below operations on elements, which then are fused with those above.
+    """Move reshapes below operations on elements, if that fuses them with others above.
 
     Blocks of what the operations read are reshaped instead, and of a formula nothing is.
 
     >>> import lazyflow.array as la
     >>> x = la.ones(6, chunks=3)
-    >>> reshapes_down([(x + 1).reshape(2, 3).expr])
-    [<add float64 2 x 3>]
+    >>> (made,) = reshapes_down([((x + 1).reshape(2, 3) * 2).expr])
+    >>> made.inputs[0]
+    <add float64 2 x 3>
     """
     passed = _reshaped_instead(wanted)
     if not passed:
@@ -290,15 +292,37 @@ def _reshaped_instead(wanted: Sequence[Expr]) -> set[Expr]:
     for node in wanted:
         uses[node].add(None)
     passed = set()
+    fuses: set[Expr] = set()  # reshapes with an operation above that is fused then
     for node in reversed(nodes):
-        how = _how(node)
+        how = _how(node) if node in fuses else None
+        if how is not None and not _has_few_operands(node.inputs[0]):
+            how = None
         if how is None and len(uses[node]) == 1 and _moves_below(node):
             (how,) = uses[node]
             if how is not None:
                 passed.add(node)
         for x in node.inputs:
             uses[x].add(how)
+        if isinstance(node, Elementwise | Reduce):
+            fuses.update(node.inputs)
     return passed
+
+
+def _has_few_operands(node: Expr) -> bool:
+    """Tell whether no more blocks have to be reshaped for an operation than it saves."""
+    blocks: set[Expr] = set()
+    seen: set[Expr] = set()
+    stack = [node]
+    while stack and len(blocks) < 3:
+        one = stack.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if _moves_below(one):
+            stack.extend(one.inputs)
+        elif not one.free:
+            blocks.add(one)
+    return len(blocks) < 3
 
 
 def _how(node: Expr) -> Any:
@@ -538,7 +562,7 @@ def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
             before, found = nodes, each.apply(nodes, keep, fusion)
             nodes = seen[each.name] = nodes if are_same(found, nodes) else Roots(found)
             if log is not None:
-                log.debug("%s: %s", each.name, each.explain(before, nodes, keep))
+                plan.log_pass(log, each.name, each.explain, before, nodes, keep)
             if plan.check_plan is not None:
                 _check(each, before, nodes, keep)
     found = list(nodes)

@@ -13,9 +13,9 @@ lazyflow never ends a cluster that the user started.
 - The engine gets groups of tasks (chains and small subtrees), and each group runs in its worker as
   it would on sync. `persist` and `put` leave values in the cluster; functions and large arrays are
   sent once. Output, log records and warnings of tasks stay in the workers' own logs.
-- ``num_workers=`` limits how many groups of a run the engine has at once. Groups of known costs
-  are not held back where all workers together run no more tasks than that; workers that join later
-  may exceed it.
+- ``num_workers=`` limits how many groups of a run the engine has at once. On distributed, groups
+  of known costs are not held back where all workers together run no more tasks than that. A cluster
+  that grows by its queue (``cluster.adapt()``) may exceed the limit then: give it a maximum.
 - On distributed, large values go between the client and a worker directly. If the client can't
   connect to workers, they go through the scheduler, as with ``Client(direct_to_workers=False)``.
 - Arrays of more than the workers' memory: on distributed, large results are kept in memory up to

@@ -12,6 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
 from ipaddress import ip_address
@@ -29,6 +30,7 @@ from lazyflow.schedulers.cluster.outcome import GroupOutcome
 from lazyflow.schedulers.core.base import hosts_for_workers
 from lazyflow.store.pickling.functions import FunctionCache, pack_function
 
+_MOST_TOLD = 5  # groups in an error of lazyflow's own
 _MOST_COSTS = 10_000  # functions whose times are remembered
 
 _numbers = count(1)
@@ -143,11 +145,22 @@ class Engine(ABC):
                 concerned = getattr(step, "__self__", None), *details
                 cancels = [run.cancel for run in concerned if hasattr(run, "cancel")]
                 if cancels:
+                    self._tell_story(bug)
                     cancels[0](self.translated(bug))
                 else:
                     logging.getLogger("lazyflow").exception("a step of an engine failed")
                 del concerned, cancels
             item = step = details = None  # hold nothing meanwhile
+
+    def _tell_story(self, bug: BaseException) -> None:
+        """Add to an error of lazyflow's own which groups were under way."""
+        with suppress(Exception):  # memory may have run out
+            for run, group in list(self._groups.values())[:_MOST_TOLD]:
+                bug.add_note(
+                    f"run {run.name}, group {group.number}: {len(group.members):,} tasks from "
+                    f"{run.task_name(group.members[0])} on, {group.waits} groups missing, "
+                    f"{group.tries} tries after losses, {group.runs} runs left"
+                )
 
     def leave_runs(self, error: BaseException) -> None:
         """In the child of a fork, end the runs that are under way: for this process alone."""
@@ -252,7 +265,7 @@ class Engine(ABC):
 
         Then groups need not wait here for each other's reports.
         """
-        return self.width() <= limit
+        return False  # where that is not known
 
     def next_place(self) -> str:
         """Return where a group should run, each worker in turn; empty if that can't be asked for.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import lazyflow as lf
 import lazyflow.array as la
 from lazyflow.array.chunks import parse_bytes
+from lazyflow.array.passes.rewrites import explain_passes
 
 
 def chunked(draw, a, source=None):
@@ -95,6 +96,20 @@ def test_operations_on_both_sides_of_reshapes(data):
         return outer * 3 + (inner, a, outer)[which[2]].reshape(new)
 
     check(program(x, other), program(a, a * 3))
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_reshapes_move_only_where_that_saves_tasks(keep):
+    p, q, r = [la.ones(12, chunks=6).persist(scheduler="sync") for _ in range(3)]
+    for x, moves in [
+        ((p + 1).reshape(4, 3), False),
+        ((p + 1).reshape(4, 3) * 2, True),
+        ((p + q).reshape(4, 3).sum(axis=1), True),
+        ((p + q * r).reshape(4, 3) * 2, False),
+        ((p + q * la.arange(12, chunks=6)).reshape(4, 3) * 2, True),
+    ]:
+        said = explain_passes([x.expr], keep).splitlines()[3]
+        assert said.startswith("reshapes down: goes below") == moves, (x, said)
 
 
 def test_reshape_never_makes_chunks_larger():  # dask#8110

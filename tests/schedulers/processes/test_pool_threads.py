@@ -20,7 +20,7 @@ from fault_tools import LIMIT, ON, pids
 import lazyflow
 from lazyflow import SchedulerLost, WorkerDied, compute, config, delayed, persist, submit
 from lazyflow.schedulers.processes.decisions import events
-from lazyflow.schedulers.processes.decisions.nodes import Start
+from lazyflow.schedulers.processes.decisions.nodes import Start, WorkerRecord
 from lazyflow.schedulers.processes.parent.driver import Driver
 from lazyflow.schedulers.processes.scheduler import processes
 from lazyflow.testing.signals import Gate, Tally, inc
@@ -123,6 +123,20 @@ def test_a_driver_that_breaks_tells_all_who_wait(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(processes, "_running_driver", lambda: old)
     with pytest.raises(SchedulerLost, match="Compute them again"):
         compute(delayed(inc)(2), **ON)
+
+
+def test_a_driver_that_breaks_and_has_no_memory_left_tells_all_the_same(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(events, "answered", broken)
+        patch.setattr(WorkerRecord, "story", broken)
+        with pytest.raises(SchedulerLost, match="memory has run out"):
+            compute(delayed(inc)(2), **ON)
+    assert compute(delayed(inc)(2), **ON) == (3,)
 
 
 def test_what_comes_while_the_pool_is_shut_down_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

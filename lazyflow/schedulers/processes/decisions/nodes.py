@@ -119,7 +119,8 @@ class WorkerRecord:
         """Describe its batches, for the report of an error of lazyflow's own."""
         batches = "; ".join(map(str, self.batches)) or "no batch"
         flags = [name for name in ("up", "doomed", "recalling") if getattr(self, name)]
-        waiting = sum([len(lane.queue) + len(lane.arrived) for lane in self.lanes])
+        lists = [x for lane in self.lanes for x in (lane.following, lane.arrived, lane.queue)]
+        waiting = sum(map(len, lists))
         return (
             f"worker {self.serial} ({', '.join(flags) or 'starting'}), {len(self.holding)} values "
             f"held, {waiting} tasks queued, {len(self.fetching)} fetching: {batches}"

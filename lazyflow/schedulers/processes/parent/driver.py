@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import count
 from math import inf
@@ -675,8 +675,6 @@ class Driver:
         """End after a bug in lazyflow: no caller is left waiting, and no process is left."""
         self.broken = self.closing = True
         self.why = scheduler_lost(bug)
-        for worker in self.state.workers:
-            bug.add_note(worker.story())
         with ExitStack() as steps:  # each is taken, whatever the others raise; the last one first
             steps.callback(self._release_all)
             steps.callback(self.pool.kill_all)
@@ -684,3 +682,10 @@ class Driver:
                 steps.callback(host.stop, self.why)
             for run in self.pool.runs():
                 steps.callback(run.cancel, self.why)
+            steps.callback(self._tell_story, bug)
+
+    def _tell_story(self, bug: BaseException) -> None:
+        """Add to an error of lazyflow's own what each worker was doing."""
+        with suppress(Exception):  # memory may have run out
+            for worker in self.state.workers:
+                bug.add_note(worker.story())
