@@ -46,6 +46,14 @@ def rechunked(n):
     return y, np.full(6, n + 1.0)
 
 
+def reshaped(n):
+    """Reshapes with operations between them: all that is left is formulas."""
+    y = la.ones(6, chunks=6) + 0
+    for i in range(n):
+        y = (y + 1).reshape((6,) if i % 2 else (2, 3))
+    return y.reshape(6), np.full(6, n + 1.0)
+
+
 def mapped(n):
     """Operations that stay tasks of their own."""
     y = la.ones(6, chunks=6)
@@ -54,7 +62,7 @@ def mapped(n):
     return y, np.full(6, n + 1.0)
 
 
-CHAINS = [added, turned, sliced, rechunked, mapped]
+CHAINS = [added, turned, sliced, rechunked, reshaped, mapped]
 
 
 @pytest.mark.parametrize("chain", CHAINS)

@@ -69,7 +69,7 @@ def programs(draw):
     pool.append(draw(data(shape=pool[0][0].shape)))
     for _ in range(draw(st.integers(1, 12))):
         a, x = pool[draw(st.integers(0, len(pool) - 1))]
-        kind = draw(st.integers(0, 7))
+        kind = draw(st.integers(0, 8))
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -119,6 +119,9 @@ def _step(draw, kind, a, x, pool):
         return np.where(a != 0, b, a), np.where(x != 0, y, x)
     if kind == 7 and a.ndim:
         return a, x.rechunk(tuple([draw(lengths(n)) for n in a.shape]))
+    if kind == 8:
+        shape = draw(st.sampled_from([(-1,), a.shape[::-1], (1, *a.shape), (*a.shape, 1)]))
+        return (a.reshape(shape), x.reshape(shape)) if a.size else None
     return None
 
 

@@ -153,8 +153,16 @@ def _source(node: Expr, shape: Shape, chunks: Chunks) -> Expr | None:
     return None
 
 
-def in_blocks(node: Expr, chunks: Chunks, groups: tuple[AxisGroup, ...]) -> Expr:
-    """Return the node of a `Reshape`, or a source with the same blocks."""
+def in_blocks(node: Expr, chunks: Chunks, groups: tuple[AxisGroup, ...] | None) -> Expr:
+    """Return the node of a `Reshape`, or a source with the same blocks.
+
+    groups
+        None: one of all axes.
+    """
+    if groups is None:
+        if node.chunks == chunks:
+            return node
+        groups = (AxisGroup(0, node.ndim, 0, len(chunks)),)
     shape = tuple([sum(sizes) for sizes in chunks])
     source = _source(node, shape, chunks)
     return Reshape((node,), chunks, groups) if source is None else source

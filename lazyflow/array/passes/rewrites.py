@@ -10,7 +10,7 @@ again changes nothing.
     merge equal: 6 nodes, all of them different
     views down: getitem goes below multiply, add
     rechunks down: no rechunk is needed less
-    reshapes down: no reshape is above an operation
+    reshapes down: there is no reshape
     merge equal: 6 nodes, all of them different
     wide blocks: the chunks have to stay
     fuse: 2 operations run as 1 group
@@ -278,13 +278,17 @@ def reshapes_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     passed = _reshaped_instead(wanted)
     if not passed:
         return wanted
-    found = answered(wanted, partial(_recipe_of_reshape, passed), lambda made, node, how: (
-        same_line(made, node)))
+    found = answered(
+        wanted, partial(_recipe_of_reshape, passed), lambda made, node, how: same_line(made, node)
+    )
     return [found[node, None] for node in wanted]
 
 
 def _reshaped_instead(wanted: Sequence[Expr]) -> set[Expr]:
-    """Return the operations that only one reshape needs, and that reshapes can move below."""
+    """Return the operations that reshapes can move below, and reshapes between such operations.
+
+    All that read one of them read it through the same reshapes.
+    """
     nodes = below(wanted)
     if not any(type(node) is Reshape and _moves_below(node.inputs[0]) for node in nodes):
         return set()
@@ -294,18 +298,26 @@ def _reshaped_instead(wanted: Sequence[Expr]) -> set[Expr]:
     passed = set()
     fuses: set[Expr] = set()  # reshapes with an operation above that is fused then
     for node in reversed(nodes):
-        how = _how(node) if node in fuses else None
-        if how is not None and not _has_few_operands(node.inputs[0]):
-            how = None
-        if how is None and len(uses[node]) == 1 and _moves_below(node):
-            (how,) = uses[node]
-            if how is not None:
-                passed.add(node)
+        (seen, *others), how = uses[node], None
+        through = None if others else seen
+        if type(node) is Reshape:
+            if (through or node in fuses) and _has_few_operands(node.inputs[0]):
+                how = _how(node, through)
+        elif through and _moves_below(node):
+            how = through
+        if how is not None:
+            passed.add(node)
         for x in node.inputs:
             uses[x].add(how)
         if isinstance(node, Elementwise | Reduce):
             fuses.update(node.inputs)
+    for node in nodes:
+        if type(node) is Reshape and node.inputs[0] not in passed:
+            passed.discard(node)
     return passed
+
+
+_MOST_LOOKED_AT = 100  # nodes below a reshape: some may lie below many
 
 
 def _has_few_operands(node: Expr) -> bool:
@@ -318,6 +330,8 @@ def _has_few_operands(node: Expr) -> bool:
         if one in seen:
             continue
         seen.add(one)
+        if len(seen) > _MOST_LOOKED_AT:
+            return False
         if _moves_below(one):
             stack.extend(one.inputs)
         elif not one.free:
@@ -325,9 +339,12 @@ def _has_few_operands(node: Expr) -> bool:
     return len(blocks) < 3
 
 
-def _how(node: Expr) -> Any:
-    """Return the chunks that a reshape gives, and the groups of its axes; of other nodes None."""
-    return (node.chunks, node.groups) if type(node) is Reshape else None
+def _how(node: Any, then: Any = None) -> Any:
+    """Return the chunks after a reshape, and after the one above if there is, and its groups.
+
+    After several there is one group of all axes: the blocks have the same order before and after.
+    """
+    return (node.chunks, node.groups) if then is None else (then[0], None)
 
 
 def _moves_below(node: Expr) -> bool:
@@ -339,23 +356,27 @@ def _moves_below(node: Expr) -> bool:
 
 
 def _recipe_of_reshape(passed: set[Expr], node: Expr, how: Any) -> Recipe:
-    """Return what makes a node, in the chunks and by the groups of axes of `how`; None: as it is.
-    """
-    if how is not None and node not in passed:
+    """Return what makes a node, reshaped to the chunks of `how`; None: as it is."""
+    if node not in passed:
+        if how is None:
+            return [(x, None) for x in node.inputs], partial(same, node)
         return [(node, None)], lambda found: in_blocks(found[0], *how)
-    if how is not None:
-        needed = [(x, None if isinstance(x, Const) else how) for x in node.inputs]
-        return needed, node.with_inputs
-    if type(node) is Reshape and node.inputs[0] in passed:
-        return [(node.inputs[0], _how(node))], lambda found: found[0]
-    return [(x, None) for x in node.inputs], partial(same, node)
+    if type(node) is Reshape:
+        return [(node.inputs[0], _how(node, how))], lambda found: found[0]
+    needed = [(x, None if isinstance(x, Const) else how) for x in node.inputs]
+    return needed, node.with_inputs
 
 
 def explain_reshapes(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
-    """Say below which operations reshapes were moved."""
-    passed = _reshaped_instead(before)
-    names = dict.fromkeys(node.name for node in below(before) if node in passed)
-    return f"goes below {', '.join(names)}" if names else "no reshape is above an operation"
+    """Say below which operations reshapes were moved, and above which they stay."""
+    nodes, passed = below(before), _reshaped_instead(before)
+    names: dict[str, dict[str, None]] = {"goes below": {}, "stays above": {}}
+    for node in nodes:
+        if type(node) is Reshape:
+            does = "goes below" if node in passed else "stays above"
+            names[does][node.inputs[0].name] = None
+    words = [f"{does} {', '.join(found)}" for does, found in names.items() if found]
+    return "; ".join(words) or "there is no reshape"
 
 
 # -- views go down ------------------------------------------------------------------------
