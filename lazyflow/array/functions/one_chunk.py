@@ -1,7 +1,8 @@
 """NumPy's own functions along axes that are one chunk for that.
 
 A task sees whole axes here, so these must fit in memory. Blocks are made shorter along the other
-axes, to stay below eight times ``config.chunk_bytes`` where that is possible (`whole_along`).
+axes, to stay below eight times ``config.chunk_bytes``, or below the largest block that there is
+(`whole_along`).
 """
 
 from __future__ import annotations

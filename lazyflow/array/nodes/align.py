@@ -1,10 +1,10 @@
 """Common shapes and chunks of several arrays.
 
 The common chunks of an axis are cut wherever one of the arrays is cut, if that gives no more than
-three blocks for each of full length. Otherwise the shortest list of chunks holds, its neighbours
-joined up to a sixteenth more than the longest chunk: else each step of a stencil would add cuts.
-Axes of unknown lengths fit only if their chunks are known to be the same; otherwise `SizesNeeded`
-asks for the lengths.
+three blocks for each of full length. Otherwise the shortest list of chunks holds. Its neighbours
+are joined up to a sixteenth more than the longest chunk, so that the steps of a stencil add no
+cuts. Axes of unknown lengths fit only if their chunks are known to be the same; otherwise
+`SizesNeeded` asks for the lengths.
 """
 
 from __future__ import annotations

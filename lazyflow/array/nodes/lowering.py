@@ -1,10 +1,10 @@
 """From nodes to tasks: one for each block that is needed, made on demand.
 
-A block is made when another one asks for it, and is remembered by node and index: blocks that
-nobody needs have no task, and shared ones have one. Tasks count their readers as they are made.
-Chains of more than 64 nodes are lowered from below, all blocks of every 64th node at once, so that
-no chain needs a deep recursion. What all blocks of a node have in common is made once (`shared`).
-Each task carries the user's line of its node, for errors and warnings.
+A block is made when another one asks for it, and is remembered by node and index, so that shared
+blocks have one task. Tasks count their readers as they are made. Chains of more than 64 nodes are
+lowered from below, all blocks of every 64th node at once, needed or not, so that no chain needs a
+deep recursion. What all blocks of a node have in common is made once (`shared`). Each task carries
+the user's line of its node, for errors and warnings.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Where arrays come from: memory, things that are read by slices, formulas, and tasks.
 
-Constants, arrays in memory and fast formulas are `free`: they have no tasks, each reader takes its
-region in its own task, and they take other chunks without a copy. A slow formula keeps its chunks,
-and if several nodes read it, one task makes each block for all. A store is an argument of the tasks
-that read it. An operand in memory is copied if it is small, else watched, so that a later write
-changes no result unnoticed.
+Constants, arrays in memory and fast formulas are `free`: fused operations take their regions in
+their own tasks, and other chunks need no copy. A slow formula keeps its chunks, and if several
+nodes read it, one task makes each block for all. A store is an argument of the tasks that read it.
+An operand in memory is copied if it is small, else watched, so that a later write changes no result
+unnoticed.
 """
 
 from __future__ import annotations

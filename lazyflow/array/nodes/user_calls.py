@@ -2,7 +2,8 @@
 
 A call is bound to its arguments once; one task for each block of the result fills in the blocks.
 Arrays of 1 MiB or more among the arguments become inputs of the tasks, so that they are sent once
-and not with the function. Nodes of two calls are never merged, even of the same function.
+and not with the function. Nodes of two users' calls are never merged, even of the same function;
+those of lazyflow's own functions are (`PerBlock`).
 
 A dtype that nobody declared is found when it is first asked for, by a call with blocks of ones. The
 shape is never found so: it follows from the chunks that the caller declares. Each task compares the

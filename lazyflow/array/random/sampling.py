@@ -1,12 +1,12 @@
 """Choices, permutations, and draws of vectors, one in each row of an array.
 
 A row of `multinomial`, `dirichlet` and their like is one draw, which a task makes whole even if it
-needs a part. Choices with replacement are functions of their place, like other draws: a task makes
-any region. Without replacement each element depends on all others, and one task draws the sample
-with NumPy's generator before it is cut into chunks; so it does for the permutation of a length. The
-order in which an array is put is drawn at the call and held in memory, while its elements are
-gathered lazily. `permuted` along an axis sorts random keys instead, so that each row gets an order
-of its own.
+needs a part. Choices with replacement of a number or a list are functions of their place, like
+other draws: a task makes any region. Those of chunked arrays take elements at places drawn at the
+call. Without replacement each element depends on all others, and one task draws the sample with
+NumPy's generator before it is cut into chunks; so it does for the permutation of a length. The
+order of a permuted array is drawn at the call and held in memory; its elements are gathered lazily.
+`permuted` along an axis sorts random keys instead, so that each row gets an order of its own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Code shared by the linear models: taking rows, storing results, scores of chunks.
 
-Rows in memory are checked as scikit-learn does it, and cut into parts; chunks are checked by the
-tasks that keep them. If lazy rows fit in memory they are made once and kept, else each pass reads
-them again. An interrupted fit keeps the coefficients of its last step, for ``warm_start=True``. A
-fit on rows from memory begins again once if a worker dies. ``random_state=None`` means 0, so that
-NumPy's global state stays as it is. Predictions for chunks are lazy; a score is computed.
+Rows in memory are checked as scikit-learn does it and cut into parts; the tasks that keep these
+look for NaN and infinities, and check chunks. If lazy rows fit in memory they are made once and
+kept, else each pass reads them again. An interrupted fit keeps the coefficients of its last step,
+for ``warm_start=True``. A fit on rows from memory begins again once if a worker dies.
+``random_state=None`` means 0, so that NumPy's global state stays as it is. Predictions for chunks
+are lazy; a score is computed.
 """
 
 import math

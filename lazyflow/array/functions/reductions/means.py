@@ -1,11 +1,11 @@
 """Means, variances and standard deviations.
 
-A mean is a sum divided by a count; if the number of elements is unknown, each block gives its
-moments instead. Variances read the data once: each block gives its count, mean and sum of squared
-distances, and neighbours are merged. Only a variance with ``dtype=`` a type of whole numbers takes
-two passes, as NumPy cuts the mean off there. float16 is summed as float32. Objects go to NumPy's
-function along axes in one chunk. Higher moments subtract the mean first, so they read the data
-twice.
+A mean is a sum divided by a count; if the number of elements is unknown, it is counted, or each
+block gives its moments. Variances read the data once: each block gives its count, mean and sum of
+squared distances, and neighbours are merged. Only a variance with ``dtype=`` a type of whole
+numbers takes two passes, as NumPy cuts the mean off there. float16 is summed as float32. Objects go
+to NumPy's function along axes in one chunk. Higher moments subtract the mean first, so they read
+the data twice.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 NumPy arrays are read in place: no task copies them, and they must not change before the result is
 computed. Of anything else with ``shape``, ``dtype`` and slices, tasks read regions, by slices only.
 Automatic chunks follow those of the store (or its shards), and one holds at least one of them, as
-they are read whole. A lock of threads holds within a process; each other process makes one of its
-own. `from_delayed` believes shape and dtype, and raises if the computed value has others.
+they are read whole. A lock of threads holds within a process; in other processes each array gets
+one of its own. `from_delayed` believes shape and dtype, and raises if the computed value has
+others.
 """
 
 from __future__ import annotations
