@@ -188,6 +188,20 @@ def test_no_import_cycles():
     assert modules_below(graph) == {}
 
 
+def test_decisions_of_the_pool_use_no_clock_process_or_socket():
+    """Events change its state: the driver has the rest."""
+    rest = {"asyncio", "os", "random", "select", "signal", "socket", "subprocess", "threading"}
+    rest.add("time")
+    for module, path in MODULES.items():
+        if ".processes.decisions" in module:
+            names = [
+                alias.name.split(".")[0] if isinstance(node, ast.Import) else node.module
+                for node in ast.walk(parse(path.read_text()))
+                if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
+            ]
+            assert rest.isdisjoint(names), module
+
+
 def test_modules_of_the_api_import_those_that_stand_above_them():
     """In the order of the docstring of lazyflow.api."""
     order = re.findall(r"^    (\w+) {2,}", import_module("lazyflow.api").__doc__, re.MULTILINE)

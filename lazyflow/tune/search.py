@@ -1,4 +1,18 @@
-"""`run` and `resume`: trials begin, report, continue, stop and end."""
+"""`run` and `resume`: trials begin, report, continue, stop and end.
+
+A trial is a call of the user's function, in a slot of `Runners` (runners.py) or in this thread on
+sync. Each report ends a step: the search, in the caller's thread, decides whether the trial goes
+on. All decisions are made in the order of the reports, so a search on sync can be repeated::
+
+    pending --> running --report--> running | paused | stopped
+                running --return--> completed
+                running --error --> failed
+
+The sampler draws the parameters of a trial as it begins; the pruner, the ``stop=`` rules and the
+time budget decide on reports. A paused trial waits in `_waiting`, a heap in which the least far
+come first; `_todo` has the numbers of the trials that have not begun. Trials that a search leaves
+running or paused are pending in its result, and `resume` continues them.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from heapq import heappop, heappush
 from itertools import count
 from time import monotonic
@@ -199,6 +199,8 @@ class GroupQueue:
         The values of leaves, or references to those that the engine holds.
     crash_retries
         Of tasks that have none of their own.
+    now
+        Returns the time in seconds.
 
     Attributes
     ----------
@@ -214,7 +216,7 @@ class GroupQueue:
 
     def __init__(
         self, plan: Plan, engine: Engine, failed: Mapping[int, BaseException], limit: int | None,
-        leaves: Mapping[int, Any], crash_retries: int,
+        leaves: Mapping[int, Any], crash_retries: int, now: Callable[[], float] = monotonic,
     ) -> None:
         self.plan = plan
         self.engine = engine
@@ -222,6 +224,7 @@ class GroupQueue:
         self._limit = limit
         self._leaves = leaves
         self._crash_retries = crash_retries
+        self._now = now
         self._sizes: dict[int, int] = {}  # of results of this run
         self.functions: dict[int, tuple[bytes, bytes]] = {}
         self.group_of: dict[int, TaskGroup] = {}
@@ -397,13 +400,13 @@ class GroupQueue:
         """Tell, once in a while, whether groups wait until more is known of functions."""
         is_new = self._watched is None and self._stuck_at != self._done
         if is_new and self._ready and not self.knows_all:
-            self._watched = self._done, monotonic()
+            self._watched = self._done, self._now()
             return True
         return False
 
     def _is_stuck(self) -> bool:
         """Tell whether no task has ended for some time: they take long, or there is no worker."""
-        if self._watched is not None and monotonic() - self._watched[1] >= LONG:
+        if self._watched is not None and self._now() - self._watched[1] >= LONG:
             if self._watched[0] == self._done:
                 self._stuck_at = self._done
                 self.engine.hear_of_workers()

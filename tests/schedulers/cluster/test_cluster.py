@@ -12,6 +12,7 @@ from lazyflow import annotate, delayed
 from lazyflow.graph.grouping import Limits, clusters
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import is_leaf
+from lazyflow.schedulers.cluster.group_queue import LONG, GroupQueue
 
 
 def mix(*args):
@@ -219,3 +220,82 @@ def test_wanted_results_inside(shown, apart, inside):
             found = clusters(plan, [0, 1], costs.__getitem__, no_bytes, Limits(1.0), shown)
             assert found == [[0], [1]]
     assert lazyflow.compute(x, y) == (1, 1)
+
+
+# -- which groups go now --------------------------------------------------------------------
+
+
+class FakeEngine:
+    """An engine of two workers, with the costs and sizes of some functions."""
+
+    has_priorities = True
+
+    def __init__(self, costs=None, most=2):
+        self.costs = dict.fromkeys(costs or (), 1.0)
+        self.sizes = dict.fromkeys(self.costs, 1_000_000)
+        self.most = most
+
+    def width(self):
+        return 2
+
+    def is_within(self, limit):
+        return self.most <= limit
+
+    def memory(self):
+        return 1e9
+
+    def holds(self, value):
+        return False
+
+    def hear_of_workers(self):
+        pass
+
+    def next_place(self):
+        return ""
+
+
+def queue_of(known, limit=None, most=2, now=lambda: 0.0):
+    """Return a queue of ten tasks of a function, and one of another that reads them."""
+    made = delayed(abs)
+    plan = make_plan([delayed(len)([made(i) for i in range(10)])])
+    queue = GroupQueue(plan, FakeEngine(known, most), {}, limit, {}, 2, now)
+    queue.functions = {
+        i: (task._func.__name__.encode(), b"") for i, task in enumerate(plan.tasks)}
+    queue.todo = {i for i, task in enumerate(plan.tasks) if not is_leaf(task)}
+    queue.regroup(())
+    return queue
+
+
+def gone(queue, under_way=()):
+    under_way = list(under_way)
+    for group in queue.departing(under_way):
+        group.handle = group
+        under_way.append(group)
+        queue.handed_over(group)
+    return under_way
+
+
+@pytest.mark.parametrize(("known", "limit", "most", "count"), [
+    ((), None, 2, 4),  # two for each worker
+    ((), 1, 2, 1),
+    ((), 2, 2, 2),
+    ([b"abs"], None, 2, 10),  # and the last one, of unknown cost, stays
+    ([b"abs"], 2, 2, 10),  # all workers run no more anyhow
+    ([b"abs"], 1, 2, 1),
+    ([b"abs"], 2, 3, 2),
+    ([b"abs", b"len"], None, 2, 11),
+])
+def test_groups_of_known_costs_go_at_once(known, limit, most, count):
+    assert len(gone(queue_of(known, limit, most))) == count
+
+
+def test_groups_that_are_held_back_go_when_nothing_has_ended_for_some_time():
+    time = [0.0]
+    queue = queue_of((), now=lambda: time[0])
+    under_way = gone(queue)
+    assert queue.is_held_back() and len(under_way) == 4
+    time[0] = LONG / 2
+    assert len(gone(queue, under_way)) == 4
+    assert queue.is_held_back() is False  # they are watched already
+    time[0] = LONG
+    assert len(gone(queue, under_way)) == 11
