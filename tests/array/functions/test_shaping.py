@@ -64,7 +64,7 @@ def two_shapes(draw):
 @settings(max_examples=60, deadline=None)
 def test_reshape_of_any_shape_and_chunks(data):
     old, new = data.draw(two_shapes())
-    assume(prod(old) <= 600)
+    assume(prod(old) <= 200)
     a = np.arange(prod(old)).reshape(old)
     x = chunked(data.draw, a)
     y = x.reshape(new)
@@ -82,7 +82,7 @@ def test_reshape_of_any_shape_and_chunks(data):
 def test_operations_on_both_sides_of_reshapes(data):
     """Also where what is reshaped has other users, or an operand of another shape."""
     old, new = data.draw(two_shapes())
-    assume(0 < prod(old) <= 600)
+    assume(0 < prod(old) <= 200)
     a = np.arange(prod(old)).reshape(old)
     x = chunked(data.draw, a)
     other = chunked(data.draw, a * 3)
@@ -426,7 +426,7 @@ def test_no_chunk_of_a_reshape_is_over_the_limit(data):
     ))
     chunks = tuple(data.draw(st.integers(1, n)) for n in old)
     limit = data.draw(st.sampled_from([1, 2, 5, 16, 100]))
-    assume(prod(old) <= 2000 * limit)  # else there are so many blocks
+    assume(prod(old) <= 500 * limit)  # else there are too many blocks
     x = la.arange(np.prod(old)).reshape(old).rechunk(chunks)
     found = x.reshape(new, limit=limit * 8, merge_chunks=data.draw(st.booleans()))
     assert new == old or np.prod(found.chunksize) <= limit
