@@ -62,9 +62,9 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
         ends here: it reduces each block
     1 x sum: merges partial results
     peak: about ... in memory at once on ...
-    >>> la.report(-x.reshape(2_000, 2_000)[:3], explain=True)  # doctest: +ELLIPSIS
+    >>> la.report((-x).reshape(2_000, 2_000)[:3], explain=True)  # doctest: +ELLIPSIS
     merge equal: 4 nodes, all of them different
-    views down: getitem goes below reshape
+    views down: getitem goes below negative, reshape
     ...
     """
     for x in arrays:
