@@ -11,6 +11,7 @@ for names of tasks and forms of graphs (`name`, `inline_array`) are accepted wit
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import update_wrapper, wraps
@@ -33,6 +34,7 @@ class LazyflowManager(ChunkManagerEntrypoint[Array]):
     def __init__(self) -> None:
         self.array_cls = Array
         _taken_for_lazy()
+        _tell_flox()
 
     # -- chunks -------------------------------------------------------------------------------
 
@@ -67,6 +69,7 @@ class LazyflowManager(ChunkManagerEntrypoint[Array]):
 
     def from_array(self, data: Any, chunks: Any, **kwargs: Any) -> Array:
         known = {key: kwargs[key] for key in ("lock", "asarray") if key in kwargs}
+        _tell_flox()
         return la.from_array(data, chunks, **known)
 
     def compute(self, *data: Any, **kwargs: Any) -> Any:
@@ -176,6 +179,14 @@ def _taken_for_lazy() -> None:
         by_flox = getattr(groups, name, None)
         if by_flox is not None and not hasattr(by_flox, "__wrapped__"):
             setattr(groups, name, _with_flox(by_flox))
+
+
+def _tell_flox() -> None:
+    """Have flox reduce lazily where the program calls it itself, and not by `groupby`."""
+    if "flox.core" in sys.modules:
+        from lazyflow.interop import flox
+
+        flox.register()
 
 
 def _with_flox(method: Callable[..., Any]) -> Callable[..., Any]:
