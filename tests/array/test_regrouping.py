@@ -63,7 +63,8 @@ LIMIT = SIDE * SIDE * 4  # half of the bytes of `columns`, whose blocks are too 
 
 def columns():
     """Return an array in chunks of rows, the same in chunks of columns, and NumPy's."""
-    x = la.arange(SIDE * SIDE, chunks=16 * SIDE, dtype="f8").reshape(SIDE, SIDE) * 2
+    x = la.arange(SIDE * SIDE, chunks=16 * SIDE, dtype="f8").reshape(SIDE, SIDE)
+    x = x.map_blocks(np.copy) * 2  # a formula is made in any chunks
     return x, x.rechunk((-1, 16)), np.arange(SIDE * SIDE, dtype="f8").reshape(SIDE, SIDE) * 2
 
 
@@ -133,7 +134,8 @@ def test_what_is_planned_for_later_needs_no_file_of_this_process(tmp_path):
     program = run_program(
         f"""
 import pickle
-x = la.arange({SIDE * SIDE}, chunks={16 * SIDE}, dtype="f8").reshape({SIDE}, {SIDE}) * 2
+x = la.arange({SIDE * SIDE}, chunks={16 * SIDE}, dtype="f8").reshape({SIDE}, {SIDE})
+x = x.map_blocks(np.copy) * 2  # a formula is made in any chunks
 other = x.rechunk((-1, 16)).map_blocks(np.copy)
 open({str(tmp_path / 'graph')!r}, "wb").write(pickle.dumps([other, la.to_delayed(other)[0, 1]]))
 """,
@@ -193,7 +195,8 @@ from benchmarks.memory import forget_peak, peak_of
 lf.config.set(scheduler={scheduler!r}, num_workers=2, kernels="native")
 pids = {{os.getpid(), *lf.compute(*[lf.delayed(os.getpid)() for _ in range(20)])}}
 def total(n_bytes):
-    x = la.arange(n_bytes // 8, chunks={MIB // 4}, dtype="f8").reshape(-1, 1024) * 2
+    x = la.arange(n_bytes // 8, chunks={MIB // 4}, dtype="f8").reshape(-1, 1024)
+    x = x.map_blocks(np.copy) * 2  # a formula is made in any chunks
     return float(x.rechunk((-1, 16)).map_blocks(np.copy).sum().compute())
 total({PEAK // 16})
 for pid in pids:
@@ -221,7 +224,8 @@ def look(block):
     seen.append(used() - block.nbytes)
     return block[:1].copy()
 def compute(rows):
-    x = la.arange(rows * 1024, chunks={MIB // 4}, dtype="f8").reshape(rows, 1024) * 2
+    x = la.arange(rows * 1024, chunks={MIB // 4}, dtype="f8").reshape(rows, 1024)
+    x = x.map_blocks(np.copy) * 2  # a formula is made in any chunks
     y = x.rechunk((-1, 256)).map_blocks(look, chunks=((1,), (256,) * 4), dtype="f8")
     y.compute(num_workers=1)
 lf.config.set(kernels="numpy")
@@ -259,7 +263,8 @@ def test_a_full_disk_is_an_error_before_the_run_or_in_it_and_nothing_is_lost(tmp
 def fill(block, soft):
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
     return block
-x = la.arange({SIDE * SIDE}, chunks={16 * SIDE}, dtype="f8").reshape({SIDE}, {SIDE}) * 2
+x = la.arange({SIDE * SIDE}, chunks={16 * SIDE}, dtype="f8").reshape({SIDE}, {SIDE})
+x = x.map_blocks(np.copy) * 2  # a formula is made in any chunks
 def compute(soft):
     try:
         print(float(x.map_blocks(fill, soft).rechunk((-1, 16)).map_blocks(np.copy).sum().compute()))
@@ -286,7 +291,8 @@ def test_nothing_is_left_after_kill_9(tmp_path):
 def wait(block):
     print("reads", flush=True)
     sys.stdin.read()
-x = la.arange({SIDE * SIDE}, chunks={16 * SIDE}, dtype="f8").reshape({SIDE}, {SIDE}) * 2
+x = la.arange({SIDE * SIDE}, chunks={16 * SIDE}, dtype="f8").reshape({SIDE}, {SIDE})
+x = x.map_blocks(np.copy) * 2  # a formula is made in any chunks
 x.rechunk((-1, 16)).map_blocks(wait, dtype="f8").compute(scheduler="sync")
 """,
         tmp_path, LIMIT, stdin=subprocess.PIPE,
