@@ -590,7 +590,7 @@ def make_plan(wanted: Sequence[Task], optimize: bool = True) -> Plan:
         A pass has broken the plan: ``LAZYFLOW_CHECK=1`` is set.
     """
     plan = plan_of(*in_order(wanted), wanted)
-    log = pass_log()
+    log = pass_log() if optimize else None
     for rewrite in PASSES:
         before, plan = plan, rewrite.apply(plan, optimize)
         if log is not None:
@@ -762,8 +762,8 @@ def _explain_fuse(before: Plan, after: Plan) -> str:
             return "no task has another one as its only input"
         shared = sum([after.consumers[j].__class__ is list for j in sources])
         return (
-            f"no task runs in one unit with its input: {shared:,} of {len(sources):,} are used by "
-            f"others, {len(sources) - shared:,} have other options or are used by such"
+            f"no task runs in one unit with its only input: others use {shared:,} of these "
+            f"{len(sources):,} inputs, and {len(sources) - shared:,} have other options"
         )
     sizes = Counter(after.heads)
     units = _counted(len(sizes), "unit", "units")

@@ -168,3 +168,12 @@ def test_words_that_fail_fail_no_plan(caplog, monkeypatch):
         make_plan([inc(1)])
     assert caplog.records[-1].getMessage() == "silent: what it did can't be told"
     assert caplog.records[-1].exc_info[0] is ZeroDivisionError
+
+
+def test_why_no_chain_is_a_unit():
+    one = delayed(lambda x: x, priority=1)(inc(1))
+    shared = inc(2)
+    words = explain_plan([one, add(inc(shared), inc(shared))]).splitlines()[2]
+    assert words == (
+        "fuse: no task runs in one unit with its only input: others use 2 of these 3 inputs, and 1 "
+        "have other options")

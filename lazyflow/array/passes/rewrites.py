@@ -369,7 +369,8 @@ def _recipe_of_reshape(passed: set[Expr], node: Expr, how: Any) -> Recipe:
 
 def explain_reshapes(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
     """Say below which operations reshapes were moved, and above which they stay."""
-    nodes, passed = below(before), _reshaped_instead(before)
+    nodes = below(before)
+    passed = set() if are_same(before, after) else _reshaped_instead(before)
     names: dict[str, dict[str, None]] = {"goes below": {}, "stays above": {}}
     for node in nodes:
         if type(node) is Reshape:
@@ -551,7 +552,9 @@ PASSES: list[ExprPass] = [
     ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
     ExprPass("views down", lambda nodes, keep, fusion: views_down(nodes), explain_moves),
     ExprPass("rechunks down", lambda nodes, keep, fusion: rechunks_down(nodes), explain_rechunks),
-    ExprPass("reshapes down", lambda nodes, keep, fusion: reshapes_down(nodes), explain_reshapes),
+    ExprPass(
+        "reshapes down", lambda nodes, keep, fusion: reshapes_down(nodes) if fusion else nodes,
+        explain_reshapes),
     ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
     ExprPass(
         "wide blocks", lambda nodes, keep, fusion: wide_blocks(nodes, keep), explain_wide, False),

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import lazyflow as lf
 import lazyflow.array as la
 from lazyflow.array.chunks import parse_bytes
-from lazyflow.array.passes.rewrites import explain_passes
+from lazyflow.array.nodes.expr import below
+from lazyflow.array.nodes.reshaped import Reshape
+from lazyflow.array.passes.rewrites import explain_passes, optimize
 
 
 def chunked(draw, a, source=None):
@@ -96,6 +98,13 @@ def test_operations_on_both_sides_of_reshapes(data):
         return outer * 3 + (inner, a, outer)[which[2]].reshape(new)
 
     check(program(x, other), program(a, a * 3))
+
+
+def test_reshapes_stay_where_nothing_is_fused():
+    x = (la.ones(12, chunks=6).persist(scheduler="sync") + 1).reshape(4, 3) * 2
+    (made,) = optimize([x.expr], True, False)
+    assert sum(isinstance(node, Reshape) for node in below([made.inputs[0]])) == 1
+    assert "stays above add" in explain_passes([x.expr], True, False)
 
 
 @pytest.mark.parametrize("keep", [True, False])
