@@ -143,24 +143,14 @@ class Engine(ABC):
                 while isinstance(step, partial):
                     step = step.func
                 concerned = getattr(step, "__self__", None), *details
-                cancels = [run.cancel for run in concerned if hasattr(run, "cancel")]
-                if cancels:
-                    self._tell_story(bug)
-                    cancels[0](self.translated(bug))
+                runs = [run for run in concerned if hasattr(run, "cancel")]
+                if runs:
+                    _tell_story(bug, runs[0])
+                    runs[0].cancel(self.translated(bug))
                 else:
                     logging.getLogger("lazyflow").exception("a step of an engine failed")
-                del concerned, cancels
+                del concerned, runs
             item = step = details = None  # hold nothing meanwhile
-
-    def _tell_story(self, bug: BaseException) -> None:
-        """Add to an error of lazyflow's own which groups were under way."""
-        with suppress(Exception):  # memory may have run out
-            for run, group in list(self._groups.values())[:_MOST_TOLD]:
-                bug.add_note(
-                    f"run {run.name}, group {group.number}: {len(group.members):,} tasks from "
-                    f"{run.task_name(group.members[0])} on, {group.waits} groups missing, "
-                    f"{group.tries} tries after losses, {group.runs} runs left"
-                )
 
     def leave_runs(self, error: BaseException) -> None:
         """In the child of a fork, end the runs that are under way: for this process alone."""
@@ -320,6 +310,18 @@ class Engine(ABC):
     @abstractmethod
     def new_link(self, actor: RemoteActor) -> ActorLink:
         """Start an engine's actor for a `RemoteActor`; return the way to it."""
+
+
+def _tell_story(bug: BaseException, run: Any) -> None:
+    """Add to an error of lazyflow's own which groups of a run were under way."""
+    with suppress(Exception):  # memory may have run out, or it is no run of groups
+        for group in list(run.under_way.values())[:_MOST_TOLD]:
+            more = len(group.members) - 1
+            bug.add_note(
+                f"group {group.number} of run {run.name}, of {run.task_name(group.members[0])}"
+                + (f" and {more:,} more" if more else "")
+                + f": {group.tries} tries after losses, {group.runs} runs left"
+            )
 
 
 def _remember(known: OrderedDict[bytes, Any], digest: bytes, value: Any) -> None:

@@ -14,6 +14,7 @@ from engine_schedulers import local_client
 import lazyflow
 import lazyflow.array as la
 from lazyflow import SchedulerLost, compute, delayed, persist
+from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.schedulers.registry import scheduler_named
 from lazyflow.testing.contract import SchedulerContract
 from lazyflow.testing.signals import Gate, add, inc, raise_it
@@ -143,6 +144,20 @@ def test_what_is_known_goes_at_once(client, messages, share):
     else:
         assert sum(messages) == 101
         assert len(messages) <= 10
+
+
+def test_an_error_of_lazyflows_own_names_the_groups_under_way(monkeypatch):
+    def broken(*_):
+        raise KeyError(5)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EngineRun, "reported", broken)
+        with pytest.raises(KeyError) as caught:
+            compute(delayed(inc)(2), **ON)
+    (note,) = caught.value.__notes__
+    assert re.fullmatch(
+        r"group \d+ of run \d+, of inc: 0 tries after losses, \d+ runs left", note)
+    assert compute(delayed(inc)(2), **ON) == (3,)
 
 
 def test_many_small_persisted_results_are_few_tasks_of_the_engine(handed):
