@@ -245,6 +245,8 @@ def get_flat(model: Any) -> np.ndarray:
     ------
     ValueError
         There are no floats, or some that float64 can't hold (complex, long double).
+    TypeError
+        `get_weights` does not know such a model.
 
     Examples
     --------
@@ -264,6 +266,8 @@ def set_flat(model: Any, vector: npt.ArrayLike) -> None:
     ------
     ValueError
         The vector has another length, or more than one dimension.
+    TypeError
+        `get_weights` does not know such a model.
 
     Examples
     --------
@@ -309,6 +313,8 @@ def mean_weights(weights: Sequence[Any]) -> Any:
     ------
     ValueError
         The list is empty, or names, lengths or shapes differ.
+    TypeError
+        The argument is not a list, or an entry is a lazy value or a model itself.
 
     Examples
     --------
@@ -328,6 +334,8 @@ def mean_gradients(gradients: Sequence[Any]) -> Any:
     ------
     ValueError
         The list is empty, or names, lengths or shapes differ.
+    TypeError
+        The argument is not a list, or an entry is a lazy value or a model itself.
 
     Examples
     --------

@@ -1,14 +1,19 @@
-"""Every public name has an example, which `--doctest-modules` runs."""
+"""Every public name has an example, which `--doctest-modules` runs, and names its errors."""
 
+import ast
+import builtins
 import inspect
+import re
+import textwrap
 from collections.abc import Callable
+from importlib import import_module
 from typing import Literal
 
 import pytest
 
 import lazyflow
 import lazyflow.array as la
-from lazyflow import learn, weights
+from lazyflow import learn, tune, weights
 from lazyflow.api.actors import Actor, ActorClass
 from lazyflow.api.rerunning import Trace
 from lazyflow.api.worker_states import WorkerState
@@ -16,6 +21,15 @@ from lazyflow.schedulers.core.base import Observer
 
 #: Names of types, which have no docstring of their own.
 ALIASES = type(Literal[0]), type(Callable[[], None])
+
+#: Modules whose public names have a section "Raises". Add "lazyflow.array" when its names have it.
+SAY_WHAT_THEY_RAISE = [
+    "lazyflow", "lazyflow.config", "lazyflow.diagnostics", "lazyflow.learn", "lazyflow.tune",
+    "lazyflow.weights",
+]
+
+#: Public, but not in ``__all__`` of its module.
+MORE = {each.__name__: each for each in (Actor, ActorClass, Trace, WorkerState, lazyflow.map)}
 
 
 def has_example(obj):
@@ -38,15 +52,15 @@ def methods_of(cls):
 
 
 def without_example(objects):
-    found = set()
+    missing = set()
     for name, obj in objects.items():
         if not callable(obj) or isinstance(obj, ALIASES):
             continue
         if not has_example(obj):
-            found.add(name)
+            missing.add(name)
         if inspect.isclass(obj) and str(obj.__module__).startswith("lazyflow"):
-            found |= {each for each, method in methods_of(obj) if not has_example(method)}
-    return found
+            missing |= {name for name, method in methods_of(obj) if not has_example(method)}
+    return missing
 
 
 def public(module):
@@ -58,8 +72,7 @@ def test_every_name_of_lazyflow_has_an_example():
 
 
 def test_what_they_return_has_examples():
-    classes = [Actor, ActorClass, Trace, WorkerState]
-    assert without_example({cls.__name__: cls for cls in classes}) == set()
+    assert without_example(MORE) == set()
 
 
 def test_weights_have_examples():
@@ -69,6 +82,11 @@ def test_weights_have_examples():
 def test_estimators_and_solvers_have_examples():
     pytest.importorskip("sklearn")
     assert without_example(public(learn)) == set()
+
+
+def test_searches_have_examples():
+    pytest.importorskip("sklearn")
+    assert {name for name, obj in public(tune).items() if not has_example(obj)} == set()
 
 
 def test_every_name_of_arrays_has_an_example():
@@ -82,3 +100,89 @@ def test_every_name_of_arrays_has_an_example():
 
 def documented(obj):
     return obj if inspect.isclass(obj) or inspect.isroutine(obj) else type(obj)
+
+
+# -- the errors that a body raises, and those that its docstring names
+
+
+def own_nodes(function):
+    """Yield the syntax of a body, without functions in it."""
+    source = textwrap.dedent(inspect.getsource(function))
+    stack = list(ast.parse(source).body[0].body)
+    while stack:
+        node = stack.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            stack += ast.iter_child_nodes(node)
+
+
+def raised_in(function):
+    """Return the names of the classes in ``raise X`` and ``raise X(...)``."""
+    raised = set()
+    for node in own_nodes(function):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            name = getattr(getattr(node.exc, "func", node.exc), "id", None)
+            cls = function.__globals__.get(name, getattr(builtins, str(name), None))
+            if inspect.isclass(cls):
+                raised.add(cls.__name__)
+    return raised - {"NotImplementedError"}  # for subclasses to define
+
+
+def helpers_of(function, cls):
+    """Yield the functions of its module, and the methods of its class, that a function calls."""
+    for node in own_nodes(function):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        if isinstance(called, ast.Name):
+            helper = function.__globals__.get(called.id)
+        elif cls is not None and getattr(getattr(called, "value", None), "id", "") == "self":
+            helper = inspect.getattr_static(cls, called.attr, None)
+        else:
+            continue
+        if inspect.isfunction(helper) and helper.__module__ == function.__module__:
+            yield inspect.unwrap(helper)
+
+
+def errors_of(attribute, cls=None):
+    """Return the errors that a function raises, itself or by a helper that it calls."""
+    function = getattr(attribute, "fget", getattr(attribute, "__func__", attribute))
+    function = inspect.unwrap(function) if callable(function) else None
+    if not inspect.isfunction(function) or not function.__module__.startswith("lazyflow"):
+        return set()
+    if function.__code__.co_filename == "<string>":  # of a dataclass
+        return set()
+    return raised_in(function).union(*map(raised_in, helpers_of(function, cls)))
+
+
+def errors_named(obj):
+    """Return the errors in the section "Raises" of a docstring."""
+    section = re.search(r"^Raises\n-+\n(.*?)(?=\n\w[^\n]*\n---|\Z)", inspect.getdoc(obj) or "",
+                        re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^\w.*", section[1], re.MULTILINE) if section else []
+    return {name for title in titles for name in title.split(", ")}
+
+
+def unnamed_errors(objects):
+    unnamed = {}
+    for name, obj in objects.items():
+        pairs = [(name, obj, errors_of(obj))]
+        if inspect.isclass(obj) and str(obj.__module__).startswith("lazyflow"):
+            made_by = "__post_init__" if hasattr(obj, "__post_init__") else "__init__"
+            pairs = [(name, obj, errors_of(getattr(obj, made_by), obj))]
+            pairs += [(name, method, errors_of(method, obj)) for name, method in methods_of(obj)]
+        for name, documented, errors in pairs:
+            if errors - errors_named(documented):
+                unnamed[name] = errors - errors_named(documented)
+    return unnamed
+
+
+@pytest.mark.parametrize("name", SAY_WHAT_THEY_RAISE)
+def test_errors_that_a_body_raises_are_named(name):
+    if name in ("lazyflow.learn", "lazyflow.tune"):
+        pytest.importorskip("sklearn")
+    assert unnamed_errors(public(import_module(name))) == {}
+
+
+def test_errors_of_what_they_return_are_named():
+    assert unnamed_errors(MORE) == {}

@@ -36,6 +36,13 @@ class ActorPool:
         Handles of actors. The functions given to the methods below are called with a handle and
         an item, and return the future of a method call.
 
+    Raises
+    ------
+    TypeError
+        One of `actors` is not a handle on an actor.
+    ValueError
+        There are no actors.
+
     Examples
     --------
     >>> import lazyflow

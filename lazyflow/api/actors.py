@@ -598,6 +598,11 @@ class ActorClass:
 
     ``__wrapped__`` is the class itself.
 
+    Raises
+    ------
+    TypeError, ValueError
+        An option is wrong, as for `actor`.
+
     Examples
     --------
     >>> import lazyflow
@@ -632,7 +637,14 @@ class ActorClass:
         return ActorClass(self.__wrapped__, {**self._given, **settings})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Actor:
-        """Make an actor and return its handle; the constructor runs where the actor lives."""
+        """Make an actor and return its handle; the constructor runs where the actor lives.
+
+        Raises
+        ------
+        ValueError
+            A living actor has the name, without ``get_if_exists=True`` or of another class; or the
+            scheduler can't run actors.
+        """
         settings = self._settings
         if settings.name is None:
             return Actor(self._made(args, kwargs))
@@ -742,6 +754,14 @@ def actor(cls: Any = None, /, **options: Any) -> Any:
         The actor ends after the last handle is dropped and the calls made by then have run.
         While ``config.max_pending_calls`` calls of an actor are pending, the caller of the next
         one sleeps, unless it is a task, another actor's call or a coroutine.
+
+    Raises
+    ------
+    TypeError
+        `cls` is not a class; or an option is unknown, of another type, or names a method that the
+        class does not have.
+    ValueError
+        A number is too small, or ``get_if_exists=True`` has no name.
 
     Examples
     --------

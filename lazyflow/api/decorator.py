@@ -332,6 +332,15 @@ def delayed(
         its value. True: they show neither arguments nor the result. See also
         ``config.set(show_values="none")``.
 
+    Raises
+    ------
+    TypeError
+        An option is unknown or has a value of another type; `nout` and `num_returns` differ; or
+        `hide` names no parameter of the function.
+    ValueError
+        `nout`, `retries` or `crash_retries` is not a whole number, 0 or more, or `workers` is
+        empty.
+
     Examples
     --------
     >>> from lazyflow import delayed
@@ -471,6 +480,8 @@ def from_map(
     ------
     ValueError
         The iterables differ in length, or there are none.
+    TypeError
+        `func` is not callable, or is a lazy value.
 
     Examples
     --------
@@ -522,6 +533,13 @@ def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every
     Returns
     -------
     Delayed
+
+    Raises
+    ------
+    TypeError
+        `op` is not callable.
+    ValueError
+        There are no parts, or `split_every` is less than 2.
 
     Examples
     --------

@@ -677,6 +677,11 @@ def compute(
         Two different tasks have the same key.
     Cancelled
         A persisted input was cancelled.
+    TypeError, ValueError
+        An option is unknown or has a wrong value, or the scheduler is unknown.
+    LazyflowError
+        Something else ended the run: `WorkerDied`, `StoreFull`, `SerializationError` and others
+        of `lazyflow.errors`.
 
     Examples
     --------
@@ -730,6 +735,11 @@ def persist(
 
     The parameters are those of `compute`. When ``config.max_runs_ahead`` persists of this thread
     are unfinished, the next one waits for the oldest.
+
+    Raises
+    ------
+    TypeError, ValueError, KeyConflict
+        As `compute`. Errors of tasks are raised when a value is first used.
 
     Examples
     --------
@@ -794,6 +804,13 @@ def optimize(
         False: look only at the arguments themselves.
     explain
         True: return a text on what each pass does to the graph instead.
+
+    Raises
+    ------
+    TypeError
+        A keyword is unknown.
+    KeyConflict
+        Two different tasks have the same key.
 
     Examples
     --------

@@ -611,6 +611,13 @@ class Executor(concurrent.futures.Executor):
         A function, and its arguments, that each worker calls before its first call for this
         executor. If it fails, all calls fail with `concurrent.futures.BrokenExecutor`.
 
+    Raises
+    ------
+    TypeError
+        `initializer` is not callable, or `scheduler` is not a scheduler.
+    ValueError
+        `num_workers` is not a whole number, 1 or more, or the scheduler is unknown.
+
     Examples
     --------
     >>> import lazyflow
@@ -696,6 +703,13 @@ class Executor(concurrent.futures.Executor):
         buffersize
             At most so many chunks are submitted before the iterator takes the oldest one's
             results; so iterables may be endless. None: all are.
+
+        Raises
+        ------
+        ValueError
+            `chunksize` or `buffersize` is less than 1.
+        RuntimeError, BrokenExecutor
+            As `submit`.
 
         Examples
         --------

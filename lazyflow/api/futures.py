@@ -134,6 +134,13 @@ class Future(concurrent.futures.Future[T], Collection):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the end of the task and return its error; None when it has a value.
 
+        A cancelled future returns a `Cancelled`; that of the standard library raises.
+
+        Raises
+        ------
+        TaskTimeout
+            The task has not ended after `timeout` seconds; the work continues.
+
         Examples
         --------
         >>> from lazyflow import submit
@@ -241,6 +248,11 @@ class Future(concurrent.futures.Future[T], Collection):
 
         A task that has not begun is not started. A running coroutine is cancelled; other running
         tasks continue, unless `force` ends their worker (schedulers with processes).
+
+        Raises
+        ------
+        ValueError
+            With `force`, if the scheduler can't end tasks (sync, threads and executors).
 
         Examples
         --------
@@ -426,6 +438,12 @@ def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         values. Arrays up to 64 KiB are copied now. Do not fill a larger one again before the call
         has ended: the call then raises `InputMutated`.
 
+    Raises
+    ------
+    TypeError
+        `func` is not callable, or is a lazy value and has arguments; or a keyword is an option of
+        tasks that `func` does not take.
+
     Examples
     --------
     >>> from lazyflow import submit
@@ -496,6 +514,13 @@ def map(
         How often to run a call again after an exception; by default the ``retries`` of a delayed
         function.
 
+    Raises
+    ------
+    TypeError
+        `func` is not callable, there are no iterables, or a keyword is unknown.
+    ValueError
+        `batch`, `num_workers` or `retries` is too small, or the scheduler is unknown.
+
     Examples
     --------
     >>> import lazyflow
@@ -563,6 +588,15 @@ def put(value: Any, copy: bool = True, scheduler: SchedulerLike | None = None) -
         that share the caller's memory keep `value` itself, which must not change any more.
     scheduler
         The scheduler that will use it; by default that of `config`, else threads.
+
+    Raises
+    ------
+    TypeError
+        On sync and threads, the value can't be copied.
+    SerializationError
+        On schedulers with processes, it can't be pickled.
+    StoreFull
+        On processes, there is no room for it in shared memory.
 
     Examples
     --------

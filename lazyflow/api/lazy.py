@@ -241,7 +241,7 @@ class Delayed(NeedsValue, DaskCollection, Task, Generic[T_co]):
     # -- evaluation -------------------------------------------------------------------------
 
     def compute(self, **options: Any) -> T_co:
-        """Compute the value and return it; options are those of `lazyflow.compute`.
+        """Compute the value and return it; options and errors are those of `lazyflow.compute`.
 
         Examples
         --------
@@ -276,8 +276,14 @@ class Delayed(NeedsValue, DaskCollection, Task, Generic[T_co]):
         Tasks that only this value needs are not started. A running task continues to its end, and
         its result is ignored. Using the value then raises `Cancelled`. On processes
         ``force=True`` ends the worker that runs the value's task, even while it is in C
-        code; other results of that worker are computed again. Threads can't be ended: there
-        ``force=True`` raises a ValueError.
+        code; other results of that worker are computed again.
+
+        Raises
+        ------
+        TypeError
+            The value is not persisted.
+        ValueError
+            With ``force=True``, if the scheduler can't end tasks (sync, threads and executors).
 
         Examples
         --------

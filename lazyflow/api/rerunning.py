@@ -211,6 +211,13 @@ def trace(
     scheduler, num_workers, optimize_graph, timeout
         As in `compute`; they apply to every rerun.
 
+    Raises
+    ------
+    TypeError
+        `func` is not callable, or `scheduler` is not a scheduler.
+    ValueError
+        `num_workers` or `timeout` is too small, or the scheduler is unknown.
+
     Examples
     --------
     >>> from lazyflow import delayed, trace

@@ -121,6 +121,13 @@ def wait(
     done, pending
         Both in the order of `fs`. A failed or cancelled value is done.
 
+    Raises
+    ------
+    TypeError
+        A value is neither a future nor persisted, or the values are not in one list.
+    ValueError
+        `num_returns` is negative, or larger than the number of values.
+
     Examples
     --------
     >>> from lazyflow import delayed, persist, wait
@@ -156,6 +163,15 @@ def gather(futures: Any, errors: str = "raise") -> Any:
         A future, or a nesting of containers of them.
     errors
         ``"raise"``: raise the first error; ``"skip"``: skip failed futures of a list.
+
+    Raises
+    ------
+    Exception
+        The first error of a task; ``errors="skip"`` skips it.
+    ValueError
+        `errors` is neither ``"raise"`` nor ``"skip"``.
+    TypeError
+        With ``errors="skip"``, an item is neither a future nor persisted.
 
     Examples
     --------
@@ -232,6 +248,8 @@ class as_completed:
     ------
     TaskTimeout
         Some are not done in time; their work continues.
+    TypeError
+        A value is neither a future nor persisted.
 
     Examples
     --------
@@ -263,6 +281,11 @@ class as_completed:
     def add(self, future: Any) -> None:
         """Add a future or a persisted value, unless it was added already.
 
+        Raises
+        ------
+        TypeError
+            The value is neither a future nor persisted.
+
         Examples
         --------
         >>> from lazyflow import as_completed, submit
@@ -279,6 +302,11 @@ class as_completed:
 
     def update(self, fs: Any) -> None:
         """Add several futures or persisted values.
+
+        Raises
+        ------
+        TypeError
+            A value is neither a future nor persisted.
 
         Examples
         --------
@@ -421,6 +449,13 @@ class as_completed:
     def next_batch(self, block: bool = True) -> list[Any]:
         """Return all futures that are done; with ``block=True`` wait for at least one.
 
+        Raises
+        ------
+        StopIteration
+            With ``block=True``, no future is left.
+        TaskTimeout
+            No value is done in time.
+
         Examples
         --------
         >>> from lazyflow import as_completed, put
@@ -437,6 +472,11 @@ class as_completed:
 
     def batches(self) -> Iterator[list[Any]]:
         """Yield lists of futures done since the last list.
+
+        Raises
+        ------
+        TaskTimeout
+            No value is done in time.
 
         Examples
         --------

@@ -343,9 +343,10 @@ def worker_state(
 
     Raises
     ------
-    RuntimeError
-        By ``get`` in a task that would wait forever: it is computed by a task that is using the
-        same state, or two tasks ask for two states in opposite order.
+    TypeError
+        `init`, `reset` or `teardown` is not callable.
+    ValueError
+        `scope` is neither ``"process"`` nor ``"thread"``.
 
     Notes
     -----
@@ -418,6 +419,12 @@ class WorkerState(Generic[T]):
         """Return the value of this worker; the first call builds it.
 
         In a task the value is reserved for that task until the task ends.
+
+        Raises
+        ------
+        RuntimeError
+            The task would wait forever: a task that uses the same state computes this one, or two
+            tasks ask for two states in opposite order.
 
         Examples
         --------

@@ -141,6 +141,15 @@ class ProgressBar(Observer):
     file
         The file to write to; standard error by default.
 
+    Raises
+    ------
+    ImportError
+        tqdm is not installed.
+    TypeError, ValueError
+        `description` is not a text, or `minimum` or `interval` not a number of seconds, 0 or more.
+    RuntimeError
+        A second block is entered while the first is open.
+
     Examples
     --------
     >>> import io, lazyflow

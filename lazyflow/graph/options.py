@@ -222,6 +222,11 @@ def annotate(
         A label for errors, drawings and progress. It is not a key: tasks with the same label
         stay separate.
 
+    Raises
+    ------
+    TypeError, ValueError
+        As `delayed`.
+
     Examples
     --------
     >>> import lazyflow

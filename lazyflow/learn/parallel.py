@@ -291,6 +291,13 @@ class DataParallel:
     restarts
         How many times the process of each actor may die.
 
+    Raises
+    ------
+    ValueError
+        `workers` is less than 1, or `restarts` negative.
+    TypeError
+        The model is of an unknown kind, or `loss_fn` or `optimizer_fn` is missing.
+
     Examples
     --------
     >>> import numpy as np
@@ -335,6 +342,8 @@ class DataParallel:
         ------
         WorkerDied
             The process of an actor has died more often than `restarts`.
+        ValueError
+            A batch is empty, or its numbers of rows and targets differ.
 
         Examples
         --------

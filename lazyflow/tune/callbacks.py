@@ -55,6 +55,17 @@ class TensorBoardCallback(Callback):
     ----------
     folder
         The folder that gets one folder for each trial.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        TensorBoard is not installed.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.run(train, space, metric="loss", callbacks=[tune.TensorBoardCallback("runs")])
+    ... # doctest: +SKIP
     """
 
     def __init__(self, folder: Any) -> None:

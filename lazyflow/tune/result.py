@@ -115,6 +115,13 @@ class SearchResult:
             ``"history"``: the metric of each trial, and the best so far. ``"reports"``: the
             reports of each trial, step by step. ``"parallel"``: a line for each trial through its
             parameters. ``"importance"``: how much each parameter matters, computed by Optuna.
+
+        Raises
+        ------
+        ValueError
+            There is no such plot, or no trial has reported a number.
+        ImportError
+            Bokeh, or Optuna for ``"importance"``, is not installed.
         """
         ranked = self.ranked()
         if not ranked:

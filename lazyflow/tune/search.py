@@ -511,6 +511,13 @@ def run(
     ------
     LookupError
         A trial has ended, but no trial has reported the metric.
+    TypeError, ValueError
+        An argument is wrong, or a trial reports a metric that is not a number.
+    FileExistsError
+        `storage` has a search of that name.
+    Exception
+        The error of the first trial, if all have failed, or if one has and `fail_fast` is true; or
+        an error in a callback.
 
     Examples
     --------
@@ -563,6 +570,24 @@ def resume(
     SearchResult
         All trials, including those of the earlier run. Unfinished trials continue from their last
         reported state, or from the beginning.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no search in the folder.
+    TypeError, ValueError, Exception
+        As `run`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from lazyflow import tune
+    >>> space, same = {"x": tune.grid_search([1, 2])}, {"scheduler": "sync", "verbose": 0}
+    >>> with tempfile.TemporaryDirectory() as storage:
+    ...     first = tune.run(lambda c: c["x"], space, metric="loss", num_samples=1, storage=storage,
+    ...                      name="search", **same)
+    ...     tune.resume(f"{storage}/search", lambda c: c["x"], **same)  # all trials have ended
+    <SearchResult: 2 trials, best loss 1 of trial 0>
     """
     found, kept = SearchFolder.opened(folder)
     given = SearchSettings(**kept)

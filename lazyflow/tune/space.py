@@ -107,6 +107,15 @@ class ComputedValue:
 def uniform(low: float, high: float) -> NumberDomain:
     """Return the numbers from `low` to `high`, all equally likely.
 
+    Raises
+    ------
+    TypeError
+        A bound is not a number.
+    ValueError
+        A bound is infinite, or `low` is not less than `high`.
+
+    Examples
+    --------
     >>> from lazyflow import tune
     >>> tune.uniform(0, 1)
     uniform(0, 1)
@@ -115,32 +124,104 @@ def uniform(low: float, high: float) -> NumberDomain:
 
 
 def quniform(low: float, high: float, q: float) -> NumberDomain:
-    """Return `low`, ``low + q``, ``low + 2 * q`` and so on, up to `high`."""
+    """Return `low`, ``low + q``, ``low + 2 * q`` and so on, up to `high`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `uniform`; or `q` is not more than 0, or is more than ``high - low``.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.quniform(0, 1, 0.25).fit(0.3)  # to the nearest
+    0.25
+    """
     return NumberDomain("quniform", low, high, q)
 
 
 def loguniform(low: float, high: float) -> NumberDomain:
-    """Return the numbers from `low` to `high`, with equally likely logarithms."""
+    """Return the numbers from `low` to `high`, with equally likely logarithms.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `uniform`; or `low` is 0 or less.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.loguniform(1e-4, 1e-1)
+    loguniform(0.0001, 0.1)
+    """
     return NumberDomain("loguniform", low, high, is_log=True)
 
 
 def qloguniform(low: float, high: float, q: float) -> NumberDomain:
-    """Return numbers as `loguniform`, each rounded to one of `low`, ``low + q``, and so on."""
+    """Return numbers as `loguniform`, each rounded to one of `low`, ``low + q``, and so on.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `loguniform` and `quniform`.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.qloguniform(10, 1000, 10)
+    qloguniform(10, 1000, 10)
+    """
     return NumberDomain("qloguniform", low, high, q, is_log=True)
 
 
 def randint(low: int, high: int) -> NumberDomain:
-    """Return the integers from `low` to ``high - 1``."""
+    """Return the integers from `low` to ``high - 1``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `uniform`; or a bound is not a whole number.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.randint(0, 10)
+    randint(0, 10)
+    """
     return NumberDomain("randint", low, high, is_whole=True, is_closed=False)
 
 
 def qrandint(low: int, high: int, q: int) -> NumberDomain:
-    """Return `low`, ``low + q``, ``low + 2 * q`` and so on, up to and including `high`."""
+    """Return `low`, ``low + q``, ``low + 2 * q`` and so on, up to and including `high`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `randint` and `quniform`.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.qrandint(0, 100, 10)
+    qrandint(0, 100, 10)
+    """
     return NumberDomain("qrandint", low, high, q, is_whole=True)
 
 
 def lograndint(low: int, high: int) -> NumberDomain:
-    """Return the integers from `low` to ``high - 1``, with equally likely logarithms."""
+    """Return the integers from `low` to ``high - 1``, with equally likely logarithms.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `randint` and `loguniform`.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.lograndint(1, 1000)
+    lograndint(1, 1000)
+    """
     return NumberDomain("lograndint", low, high, is_log=True, is_whole=True, is_closed=False)
 
 
@@ -152,13 +233,32 @@ def _options(name: str, options: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def choice(options: Sequence[Any]) -> OptionsDomain:
-    """Return a domain of values: each trial gets one, all equally likely."""
+    """Return a domain of values: each trial gets one, all equally likely.
+
+    Raises
+    ------
+    ValueError
+        There are no values.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.choice(["sgd", "adam"])
+    choice(['sgd', 'adam'])
+    """
     return OptionsDomain("choice", _options("choice", options))
 
 
 def grid_search(options: Sequence[Any]) -> OptionsDomain:
     """Return a grid: all its values are tried, in every combination with other grids.
 
+    Raises
+    ------
+    ValueError
+        There are no values.
+
+    Examples
+    --------
     >>> from lazyflow import tune
     >>> space = {"depth": tune.grid_search([2, 4]), "rate": tune.loguniform(1e-4, 1e-1)}
     >>> result = tune.run(lambda c: c["rate"] * c["depth"], space, metric="loss", num_samples=3,
@@ -170,7 +270,22 @@ def grid_search(options: Sequence[Any]) -> OptionsDomain:
 
 
 def sample_from(function: Callable[[dict[str, Any]], Any]) -> ComputedValue:
-    """Return a parameter that a function computes from the configuration, after all draws."""
+    """Return a parameter that a function computes from the configuration, after all draws.
+
+    Raises
+    ------
+    TypeError
+        `function` is not callable.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> space = {"depth": tune.grid_search([1, 2]),
+    ...          "width": tune.sample_from(lambda config: 64 // config["depth"])}
+    >>> result = tune.run(lambda c: c["width"], space, metric="loss", num_samples=1, verbose=0)
+    >>> [trial.config for trial in result.trials]
+    [{'depth': 1, 'width': 64}, {'depth': 2, 'width': 32}]
+    """
     if not callable(function):
         raise TypeError(f"sample_from takes a function of the configuration; got {function!r:.100}")
     return ComputedValue(function)

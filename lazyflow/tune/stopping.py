@@ -25,6 +25,12 @@ class TrialDecision(Enum):
 
     A paused trial continues from its state when all others have come as far; it may have received
     another configuration and state meanwhile.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> tune.TrialDecision.STOP
+    <TrialDecision.STOP: 'stop'>
     """
 
     CONTINUE = "continue"
@@ -33,13 +39,34 @@ class TrialDecision(Enum):
 
 
 class Pruner:
-    """Decides at each report of a trial whether it continues; override `decide` for your own."""
+    """Decides at each report of a trial whether it continues; override `decide` for your own.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> class AtMostTwo(tune.Pruner):
+    ...     def decide(self, trial, step, loss):
+    ...         return tune.TrialDecision.STOP if step == 2 else tune.TrialDecision.CONTINUE
+    >>> def train(config):
+    ...     for _ in range(9):
+    ...         tune.report(loss=config["x"])
+    >>> result = tune.run(train, {"x": tune.uniform(0, 1)}, metric="loss", num_samples=2,
+    ...                   pruner=AtMostTwo(), scheduler="sync", verbose=0)
+    >>> [len(trial.history) for trial in result.trials]
+    [2, 2]
+    """
 
     def start(self, space: Space, seed: int) -> None:
         """Prepare for a search."""
 
     def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
-        """Return the decision on a trial after its report number `step`, counted from 1."""
+        """Return the decision on a trial after its report number `step`, counted from 1.
+
+        Raises
+        ------
+        NotImplementedError
+            A subclass does not define it.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} does not say which trials go on. Give it a method "
             "decide(self, trial, step, loss) that returns TrialDecision.CONTINUE, PAUSE or STOP"
@@ -72,6 +99,11 @@ class ASHA(Pruner):
     reduction_factor
         At each rung a trial continues if it is in the best 1 / `reduction_factor` of those that
         have reached the rung so far. So trials never wait for others.
+
+    Raises
+    ------
+    ValueError
+        A number is too small: `max_t` less than `grace_period`, or `reduction_factor` 1 or less.
 
     References
     ----------
@@ -125,9 +157,26 @@ class HyperBand(Pruner):
     One of them stops most trials early, and one stops none, so some trials survive poor first
     reports. An `ASHA` that stops more trials gets more of them.
 
+    Raises
+    ------
+    ValueError
+        `max_t` is less than 1, or `reduction_factor` 1 or less.
+
     References
     ----------
     L. Li et al., Hyperband, JMLR 18, 2018; the rungs are those of `ASHA`, so trials never wait.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> def train(config):
+    ...     for _ in range(9):
+    ...         tune.report(loss=config["x"])
+    >>> result = tune.run(train, {"x": tune.grid_search([0, 1, 2, 3, 4])}, metric="loss",
+    ...                   num_samples=1, pruner=tune.HyperBand(max_t=9),
+    ...                   scheduler="sync", verbose=0)
+    >>> [len(trial.history) for trial in result.trials]
+    [9, 9, 9, 1, 1]
     """
 
     max_t: int = 81
@@ -164,9 +213,26 @@ class MedianStopping(Pruner):
     min_trials
         How many other trials must have come as far.
 
+    Raises
+    ------
+    ValueError
+        A number is less than 1.
+
     References
     ----------
     D. Golovin et al., Google Vizier, KDD 2017, section 3.2.2.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> def train(config):
+    ...     for _ in range(9):
+    ...         tune.report(loss=config["x"])
+    >>> result = tune.run(train, {"x": tune.grid_search([0, 1, 2, 3, 4])}, metric="loss",
+    ...                   num_samples=1, pruner=tune.MedianStopping(min_trials=2),
+    ...                   scheduler="sync", verbose=0)
+    >>> [len(trial.history) for trial in result.trials]
+    [9, 9, 1, 1, 1]
     """
 
     grace_period: int = 1
@@ -209,9 +275,28 @@ class PBT(Pruner):
         The probability that a parameter is drawn anew; otherwise it is multiplied by 0.8 or 1.2, or
         replaced by a neighbouring value.
 
+    Raises
+    ------
+    ValueError
+        `interval` is less than 1, `quantile` not from 0 to 0.5, or `resample` not from 0 to 1.
+
     References
     ----------
     M. Jaderberg et al., Population Based Training of Neural Networks, 2017.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> def train(config):
+    ...     x = tune.load_state(config["start"])
+    ...     while x > 0:
+    ...         x -= 1
+    ...         tune.report(loss=x, state=x)
+    >>> result = tune.run(train, {"start": tune.grid_search([4, 99]), "rate": tune.uniform(0, 1)},
+    ...                   metric="loss", num_samples=1, pruner=tune.PBT(quantile=0.5), seed=0,
+    ...                   scheduler="sync", verbose=0)
+    >>> [report["loss"] for report in result.trials[1].history]  # 2: from the first trial's state
+    [98, 2, 1, 0]
     """
 
     interval: int = 1
@@ -233,6 +318,13 @@ class PBT(Pruner):
         self._population: dict[int, tuple[dict[str, Any], bytes]] = {}
 
     def decide(self, trial: Trial, step: int, loss: float) -> TrialDecision:
+        """Let the trial wait for the others after `interval` reports; give the worst another state.
+
+        Raises
+        ------
+        ValueError
+            The trial has reported no state.
+        """
         if step % self.interval:
             return TrialDecision.CONTINUE
         if trial.packed_state is None:

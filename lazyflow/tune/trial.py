@@ -53,6 +53,15 @@ class Trial:
         How often it failed; it may have been run again.
     seconds
         The time of all its runs together.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> result = tune.run(lambda c: c["x"], {"x": tune.grid_search([3, 1])}, metric="loss",
+    ...                   num_samples=1, scheduler="sync", verbose=0)
+    >>> trial = result.best
+    >>> trial.number, trial.config, trial.status, trial.history
+    (1, {'x': 1}, 'completed', [{'loss': 1}])
     """
 
     number: int
@@ -154,6 +163,10 @@ def report(metrics: Mapping[str, Any] | None = None, /, *, state: Any = None, **
     ------
     RuntimeError
         No trial runs in this thread.
+    TypeError
+        `metrics` is not a dict.
+    TrialStopped
+        The search ends the trial here. It is not an `Exception`: do not catch it.
 
     Examples
     --------
@@ -184,13 +197,42 @@ def load_state(default: Any = None) -> Any:
     ------
     RuntimeError
         No trial runs in this thread.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> begun = []
+    >>> def train(config):
+    ...     begun.append(tune.load_state(0))
+    ...     for step in range(begun[-1], 4):
+    ...         if step == 2 and len(begun) == 1:
+    ...             raise OSError("once")
+    ...         tune.report(loss=4 - step, state=step + 1)
+    >>> result = tune.run(train, {"x": tune.uniform(0, 1)}, metric="loss", num_samples=1,
+    ...                   max_failures=1, scheduler="sync", verbose=0)
+    >>> begun, len(result.best.history)
+    ([0, 2], 4)
     """
     state = _running("load_state").order.state
     return default if state is None else cloudpickle.loads(state)
 
 
 def trial_number() -> int:
-    """Return the number of the trial that runs here, counted from 0."""
+    """Return the number of the trial that runs here, counted from 0.
+
+    Raises
+    ------
+    RuntimeError
+        No trial runs in this thread.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> result = tune.run(lambda c: tune.trial_number(), {"x": tune.uniform(0, 1)}, metric="loss",
+    ...                   num_samples=3, scheduler="sync", verbose=0)
+    >>> [trial.metrics["loss"] for trial in result.trials]
+    [0, 1, 2]
+    """
     return _running("trial_number").order.number
 
 

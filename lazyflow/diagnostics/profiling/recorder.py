@@ -423,6 +423,11 @@ class Profile(Observer):
         bokeh.plotting.figure
             For a notebook: ``bokeh.io.output_notebook()``, then ``bokeh.io.show(p.timeline())``.
 
+        Raises
+        ------
+        ImportError
+            Bokeh is not installed.
+
         Examples
         --------
         >>> import lazyflow, os, tempfile
@@ -460,6 +465,8 @@ class Profile(Observer):
         ------
         RuntimeError
             The profile took no samples, because ``sample`` was None.
+        ImportError
+            With `path`, Bokeh is not installed.
 
         Examples
         --------
@@ -563,6 +570,8 @@ def profile(sample: float | None = 0.01) -> Profile:
         `sample` is less than a millisecond, or more than an hour.
     TypeError
         `sample` is not a number.
+    RuntimeError
+        The profile is used for a second block.
 
     Examples
     --------

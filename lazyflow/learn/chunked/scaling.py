@@ -153,6 +153,8 @@ class StandardScaler(preprocessing.StandardScaler):
         ------
         NotFittedError
             `fit` was not called before.
+        ValueError
+            A chunked X does not have two axes, or is complex.
 
         Examples
         --------

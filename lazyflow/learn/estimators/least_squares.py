@@ -91,6 +91,14 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
     def predict(self, X: Any) -> Any:
         """Return the numbers (n,) or (n, t) of rows X (n, d); lazy for chunked X.
 
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called before.
+        ValueError
+            X has another number of features than in `fit`, NaN or infinities. The values of lazy
+            chunks are checked when they are computed.
+
         Examples
         --------
         >>> model = LinearRegression().fit(np.array([[1.0], [3.0]]), [5.0, 9.0])
@@ -103,6 +111,11 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, LinearEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination, R².
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
 
         Examples
         --------
@@ -168,6 +181,8 @@ class LinearRegression(LinearRegressor):
         ValueError
             The model can't be fitted to these rows, targets or weights; the message names the
             chunk.
+        TypeError
+            Targets or weights are sparse.
 
         Examples
         --------
@@ -248,6 +263,8 @@ class Ridge(LinearRegressor):
         ------
         ValueError
             The model can't be fitted to these rows, targets, weights or parameters.
+        TypeError
+            Targets or weights are sparse.
 
         Examples
         --------
@@ -371,6 +388,8 @@ class ElasticNet(LinearRegressor):
         ------
         ValueError
             The model can't be fitted to these rows, targets, weights or parameters.
+        TypeError
+            Targets or weights are sparse.
 
         Examples
         --------

@@ -180,6 +180,8 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
         ValueError
             The model can't be fitted to these rows, labels, weights or parameters; for chunks
             the message names the chunk and its row.
+        TypeError
+            Targets or weights are sparse, or the rows are and the solver is svrg.
 
         Examples
         --------
@@ -274,6 +276,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     def decision_function(self, X: Any) -> Any:
         """Return scores: (n,) for the second of two classes, else (n, K); lazy for chunked X.
 
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
+
         Examples
         --------
         >>> model = LogisticRegression().fit(np.array([[0.0], [1.0]]), [0, 1])
@@ -286,6 +293,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class (n, K); lazy for chunked X.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
 
         Examples
         --------
@@ -300,6 +312,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithms of `predict_proba`.
 
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
+
         Examples
         --------
         >>> model = LogisticRegression().fit(np.array([[0.0], [1.0]]), [0, 1])
@@ -310,6 +327,14 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
 
     def predict(self, X: Any) -> Any:
         """Return the most probable class of each row (n,); lazy for chunked X.
+
+        Raises
+        ------
+        NotFittedError
+            `fit` was not called before.
+        ValueError
+            X has another number of features than in `fit`, NaN or infinities. The values of lazy
+            chunks are checked when they are computed.
 
         Examples
         --------
@@ -322,6 +347,11 @@ class LogisticRegression(ClassifierMixin, LinearEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose class is predicted correctly.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict`.
 
         Examples
         --------

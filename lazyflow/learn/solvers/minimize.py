@@ -67,6 +67,8 @@ def minimize(
     ValueError
         Another method, no chunks, a gradient of another shape, or one that differs from central
         differences.
+    TypeError
+        With ``jac=False``, `fun_on_chunk` returns a tuple.
 
     Examples
     --------
