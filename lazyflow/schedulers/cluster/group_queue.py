@@ -1,7 +1,41 @@
 """Groups of the tasks of a run, in the order in which they are submitted.
 
-Groups are made again when the costs of functions become known: until then tasks go singly, a few
-at a time.
+A group is one task of the engine. Until the costs of functions are known, tasks go singly, a few at
+a time; when more is known, groups are made again of what is left. Here four loads are added: task 2
+adds 0 and 1, task 5 adds 3 and 4, and task 6 adds 2 and 5. A load turns out to take 20 ms, and an
+addition a microsecond:
+
+>>> from types import SimpleNamespace
+>>> from lazyflow import delayed
+>>> from lazyflow.graph.plan import make_plan
+>>> load, add = delayed(abs), delayed(max)
+>>> plan = make_plan([add(add(load(1), load(2)), add(load(3), load(4)))])
+>>> engine = SimpleNamespace(
+...     costs={}, sizes={}, has_priorities=True, width=lambda: 2, memory=lambda: 1e9,
+...     holds=lambda value: False)
+>>> queue = GroupQueue(plan, engine, failed={}, limit=None, leaves={}, crash_retries=2)
+>>> queue.todo = set(range(7))
+>>> queue.functions = {i: (plan.tasks[i]._func.__name__, b"") for i in queue.todo}
+>>> queue.regroup(shown=plan.outputs)
+>>> [group.members for group in dict.fromkeys(queue.group_of.values())]
+[[0], [1], [3], [4], [2], [5], [6]]
+>>> engine.costs |= {"abs": 0.02, "max": 1e-6}          # seconds
+>>> engine.sizes |= {"abs": 0, "max": 0}                # bytes; 0: few
+>>> queue.regroup(shown=plan.outputs)
+>>> [group.members for group in dict.fromkeys(queue.group_of.values())], queue.knows_all
+([[0], [1], [3], [4], [2, 5, 6]], True)
+>>> [group.members for group in queue.departing(under_way=[])]
+[[0], [1], [3], [4]]
+
+State of a `GroupQueue`, which the engine's thread changes::
+
+    todo :: {task}                     those that are not submitted
+    group_of :: {task: TaskGroup}      also of submitted tasks
+    functions :: {task: (digest, payload)}
+    knows_all :: bool                  all costs were known when the groups were made
+    _ready :: heap of (-priority, last task, number, group)    those that may be submitted
+    _after :: {number: [TaskGroup]}    those that wait until the group of the number is submitted
+    _sizes :: {task: bytes}            results of this run; `engine.sizes` has those by function
 """
 
 from __future__ import annotations
@@ -202,16 +236,7 @@ class GroupQueue:
     now
         Returns the time in seconds.
 
-    Attributes
-    ----------
-    functions
-        Digest and payload of each task's function.
-    group_of
-        The group of each task, by number: submitted, or about to be.
-    todo
-        Tasks that are not submitted.
-    knows_all
-        Whether all costs were known when the groups were made.
+    The module's docstring has its state.
     """
 
     def __init__(
@@ -225,7 +250,7 @@ class GroupQueue:
         self._leaves = leaves
         self._crash_retries = crash_retries
         self._now = now
-        self._sizes: dict[int, int] = {}  # of results of this run
+        self._sizes: dict[int, int] = {}
         self.functions: dict[int, tuple[bytes, bytes]] = {}
         self.group_of: dict[int, TaskGroup] = {}
         self.todo: set[int] = set()
@@ -236,7 +261,7 @@ class GroupQueue:
         self._stuck_at = -1
         self._watched: tuple[int, float] | None = None  # tasks done when groups had to wait, time
         self._ready: list[tuple[int, int, int, TaskGroup]] = []
-        self._after: dict[int, list[TaskGroup]] = {}  # groups that wait, by number of the group
+        self._after: dict[int, list[TaskGroup]] = {}
         self._places: dict[int, tuple[str, int]] = {}  # and shares, by the last task of a group
         self._given: Counter[str] = Counter()  # bytes that groups read, by place
 

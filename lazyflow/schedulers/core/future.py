@@ -1,7 +1,25 @@
 """A handle on a value that exists or will exist: `persist` puts it in the place of a graph.
 
-No lock is held while a value is set: the setter and a thread that adds a callback both take
-callbacks from one list, and `list.pop` gives each to just one of them.
+    pending -- _set, once --> finished | failed | cancelled
+    failed  -- reopen ------> pending            (`retry`)
+
+>>> future = TaskFuture("load", scheduler=None)
+>>> future.add_callback(lambda done: print("now", done.state))
+>>> future.set_value(3)
+now finished
+>>> future.cancel(), future.outcome()            # too late: value and error
+(False, (3, None))
+
+State of a `TaskFuture`::
+
+    state :: str                      the last to change, after value and error
+    _open :: [None], then []          the thread that pops the item sets the outcome
+    _callbacks :: [function]          the setter, and a thread that adds one, take and call them
+    run :: (run, task), then None     keeps the run alive until the future is done
+    recipe :: [(task, owner)]         for `retry`, until there is a value
+    _unseen :: (finalizer, _ToldError)    logs an error if no one looks at it
+
+No lock is held while a value is set: `list.pop` gives an item to just one thread.
 """
 
 from __future__ import annotations
@@ -24,11 +42,10 @@ PENDING, FINISHED, FAILED, CANCELLED = "pending", "finished", "failed", "cancell
 
 
 class TaskFuture:
-    """The value of one wanted task of a background run.
+    """The value of one wanted task of a background run; ``name`` is for messages.
 
-    ``run`` is ``(run, number of the task)`` until it is done: the future keeps its run alive, and
-    the run knows the future by a weak reference only, so that a value that can't be asked for any
-    more is not computed. ``name`` is for messages.
+    The future keeps its run alive, and the run knows the future by a weak reference only, so that
+    a value that can't be asked for any more is not computed.
     """
 
     __slots__ = (
@@ -53,12 +70,11 @@ class TaskFuture:
         self._value: Any = None
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
-        # A finalizer that logs an error that was never looked at, and whether it was.
         self._unseen: tuple[LastCall, _ToldError] | None = None
-        self._open = [None]  # the thread that pops it sets the outcome
+        self._open = [None]
         self._callbacks: list[Callable[[TaskFuture], None]] = []
         self.run: tuple[Any, int] | None = None
-        self.recipe: list[Any] = []  # for `retry`, until there is a value
+        self.recipe: list[Any] = []
 
     def done(self) -> bool:
         """Tell whether waiting would return at once."""

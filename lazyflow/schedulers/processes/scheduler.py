@@ -1,4 +1,10 @@
-"""`scheduler="processes"`: starts, watches and ends the pool of this process."""
+"""`scheduler="processes"`: starts, watches and ends the pool of this process.
+
+``_driver`` is the pool, None before the first use; `shutdown` ends it, and the next run makes
+another. It is made under ``_lock``, but known before its thread is started, so that a Ctrl-C
+meanwhile leaves no pool that nothing ends. The child of a fork forgets it: the workers are the
+parent's. A task in a worker that computes does so in that worker, by worker/nested.py.
+"""
 
 from __future__ import annotations
 

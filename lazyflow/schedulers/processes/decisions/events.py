@@ -1,7 +1,40 @@
 """The events: workers answer or die, values come or are not needed any more, jobs begin or end.
 
 Each event is a function of the `State` (pool_state.py), called by the driver. It changes the state
-and ends with `assign`, which sends all that can be sent now.
+and appends instructions to ``state.out``; where tasks may have become ready, it ends with `assign`,
+which sends all that can be sent. Here one worker gets two tasks, the second of which kills it::
+
+    load --> total (wanted by the caller)
+
+>>> from lazyflow import delayed
+>>> state, worker = State(), WorkerRecord(serial=1)
+>>> job = Job(run=None, cap=1)
+>>> load, total = Node(job, 0, delayed(abs)(-1), 0), Node(job, 1, delayed(str)(1), 1)
+>>> job.nodes = [load, total]
+>>> load.users, load.left, load.unsent = [total], 1, 1   # it has one user, which was not sent
+>>> total.inputs = total.distinct = (load,)
+>>> total.want = ALWAYS
+>>> add_worker(state, worker); worker_up(state, worker); add_job(state, job)
+>>> send, = state.out                        # `load` goes alone: its function was never measured
+>>> send.batch.nodes == [load], worker.lanes[0].following == [total]
+(True, True)
+
+It answers that it has the value, of 24 bytes, and that one call took 10 µs:
+
+>>> state.out.clear()
+>>> answered(state, worker, 1, [(load, MISSING, 24, True)], [], {0: (1, 1e-5)})
+>>> load.phase == DONE, load.holder is worker, state.paces[0].mean
+(True, True, 1e-05)
+>>> send, = state.out                        # the worker drops the value after `total`
+>>> send.batch.nodes == [total], send.batch.drops == [(load.id,)]
+(True, True)
+
+It dies. `total` is charged, and `load` has to be made again by a new worker:
+
+>>> state.out.clear()
+>>> lost(state, worker, charged=total.id, died=None)
+>>> job.crashes == {total: 1}, load.phase == READY, total.phase == WAITING, list(state.out)
+(True, True, True, [Start(number=1)])
 """
 
 from __future__ import annotations

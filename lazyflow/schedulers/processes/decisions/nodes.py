@@ -1,6 +1,23 @@
 """Records of tasks, values, jobs and workers, and the instructions for the driver.
 
-Records can describe themselves, and no more: pool_state.py and events.py change them.
+Records can describe themselves, and no more; the modules beside this one change them. The phases of
+a `Node`, and what sets them::
+
+    WAITING     for inputs: at first; when a worker gave it back or died (`RefCounts.unsend`); when
+     |          its value was lost and is needed (`Lineage.remake`)
+    READY       in a queue: all inputs are made (`Queues.make_ready`)
+     |
+    FETCHING    has a worker, where some of its inputs are on their way (`Queues.fetch`)
+     |
+    SENT        in a batch; inputs were sent there before, or are made (`RefCounts.sent`)
+     |
+    DONE        its value is here or at a worker (`State.done`, `State.provided`)
+     |
+    GONE        its value was dropped (`RefCounts.release`), or it was given up (`give_up_one`)
+
+    FAILED      it raised, or an input of it failed (`RefCounts.fail_all`)
+
+A task may skip `READY` and `FETCHING`: it follows its inputs to the worker that makes them.
 """
 
 from __future__ import annotations
@@ -31,13 +48,7 @@ MAPPING = 1e10  # bytes a second to map shared memory: page faults alone
 FETCH = 0.0003  # seconds to have a small value from another worker
 _MOST_NAMES = 5  # tasks of a batch that are named
 
-WAITING = 0  # for inputs
-READY = 1  # in a queue
-FETCHING = 2  # has a worker, and waits for inputs that were made elsewhere
-SENT = 3  # to a worker
-DONE = 4
-GONE = 5  # done, and its value dropped; or never to be run
-FAILED = 6
+WAITING, READY, FETCHING, SENT, DONE, GONE, FAILED = range(7)  # in this order: see above
 
 IF_SMALL = 1  # the parent wants the value of a node if it is small
 ALWAYS = 2  # the parent wants the value of a node, large or small

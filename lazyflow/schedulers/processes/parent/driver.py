@@ -1,8 +1,31 @@
 """The thread that connects the decisions to the workers and to the runs of this process.
 
-Everything that changes the state happens here, one event after the other; other threads, and weak
-references to freed objects, post steps to `loop`. Nothing here waits for a worker: sockets do not
-block, and messages that a busy worker does not take yet are kept until it does.
+Everything that changes the state happens here, one event after the other. Nothing here waits for a
+worker: sockets do not block, and messages that a busy worker does not take yet are kept::
+
+    other threads, freed objects -- post --> loop.steps --+
+    sockets and ends of workers -----------> pool --------+--> decisions.events --> state.out
+    timers --------------------------------> loop --------+                             |
+    workers <-- sender <--+                                                             |
+    runs, futures <-------+---- `runs`, `values` <---- `perform`, an instruction each <-+
+
+State of a `Driver`; its thread changes it, unless another is named::
+
+    state :: State                   jobs, workers and values: decisions/pool_state.py
+    loop :: EventLoop                any thread posts steps
+    pool :: WorkerPool               the processes
+    memory :: PoolMemory             shared memory; any thread writes to it, this one counts users
+    functions :: FunctionTable       numbers of functions; any thread asks for one
+    sender, receiver                 make messages of batches, and events of messages
+    runs, values                     carry out the instructions for runs, and for values
+    _held :: {int: [Gone]}           for each `PoolValue` alive, the reference that tells its end;
+                                     the thread that makes the value adds it
+    actors, pumps :: {RemoteActor}   those that have not ended; those that may have calls to send
+    broken, ending, closing, is_left :: bool     stages of the end, see `Driver`
+
+Guarantee: when this thread ends, by `close` or by an error of lazyflow's own, each run gets an
+error, so that no caller waits for ever, and all workers are ended. The child of a fork, which has
+no such thread, gives its runs an error by `leave`.
 """
 
 from __future__ import annotations

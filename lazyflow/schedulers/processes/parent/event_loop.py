@@ -1,7 +1,17 @@
 """The loop of the driver: descriptors, timers and posted steps, and the start of its thread.
 
-It waits for descriptors, for timers, and for steps that other threads post. Each step is a
-function and its arguments, and is run once, in the order of the posts.
+`EventLoop.sleep` waits for descriptors and timers, and makes their calls; `run_steps` runs what
+other threads have posted, each step once and in the order of the posts. To post takes no lock, so a
+finalizer or a signal handler may do it.
+
+State::
+
+    steps :: deque           posted steps that did not run; any thread appends
+    is_over :: bool          the thread runs no further step; set once, by it, or in a forked child
+    _calls :: {fd: call}     what to call when a descriptor is readable
+    _first :: {fd: call}     likewise for output of workers, which was written before the answer
+    _timers :: heap of (time, number, call)
+    _is_awake :: bool        set by the thread of the loop alone; while it is false a post rings
 """
 
 from __future__ import annotations

@@ -1,4 +1,26 @@
-"""The worker processes of a pool: they are started, read from, looked after, and ended."""
+"""The worker processes of a pool: they are started, read from, looked after, and ended.
+
+All of this happens in the driver's thread (driver.py), which calls `WorkerPool.until` before it
+waits, and whose `EventLoop` calls the pool when a descriptor of a worker is readable::
+
+    Start (an instruction) --> start, adopt --> WorkerHandle; its descriptors are in the loop
+    a socket is readable   --> _read_answers, _read_requests --> Receiver --> events.answered, ...
+    a process has ended    --> _died --> events.lost
+    before each wait       --> until --> events.overdue, events.make_safe; memory is given back
+
+State; only the driver's thread changes it::
+
+    members :: {WorkerRecord: WorkerHandle}   processes that were not reaped, also those of actors
+    deaths :: int            workers of tasks that have ended before the pool was closed
+    _vain :: int             such ends in a row of workers that had never answered
+    _busy_since :: float     the last moment when a worker had a batch
+    _is_trimmed :: bool      whether memory kept for later was given back since then
+    _looked, _most :: float  when the memory of the machine was read, and the bytes found
+
+Guarantees: what a worker has sent counts even if the worker is dead by now, since `_died` reads it
+before anything else. Workers that can't start end the runs with an error instead of being started
+for ever: see `_vain`.
+"""
 
 from __future__ import annotations
 
@@ -136,13 +158,7 @@ class PoolDriver(Protocol):
 
 
 class WorkerPool:
-    """The workers of a pool; in the driver's thread.
-
-    members
-        By their records.
-    deaths
-        How many workers have ended that were not to end.
-    """
+    """The workers of a pool; in the driver's thread. The module's docstring has its state."""
 
     def __init__(self, driver: PoolDriver) -> None:
         self._driver = driver
@@ -153,8 +169,8 @@ class WorkerPool:
         self.deaths = 0
         self._busy_since = monotonic()
         self._is_trimmed = True
-        self._looked, self._most = -inf, inf  # when the machine's memory was read, and its limit
-        self._vain = 0  # workers in a row that ended by themselves before any had answered
+        self._looked, self._most = -inf, inf
+        self._vain = 0
 
     def start(self) -> bool:
         """Start a worker; it can be sent tasks at once, which it reads when it is up.

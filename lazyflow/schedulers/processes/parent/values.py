@@ -3,6 +3,19 @@
 `PoolMemory` has the shared memory: `PoolMemory.argument` writes a large literal once for all tasks
 of a run. `FunctionTable` gives functions their numbers; `PoolValue` is a result that stays in the
 pool. Arguments that take long to pickle are pickled in a thread of their own.
+
+State; any thread may encode values, map results and ask for functions, the driver's thread does
+the rest::
+
+    PoolMemory.arenas :: Arenas               where this process writes values
+    PoolMemory.readers :: {arena: fd}         arenas of all processes, to be sent to workers
+    PoolMemory.mappings :: Mappings           and mapped here
+    PoolMemory.segments :: Segments           the users of each segment: freed with the last one
+
+    FunctionTable._by_digest :: {digest: Function}    all that have a number
+    FunctionTable._users :: {number: int}             how many jobs need it
+    FunctionTable._idle :: {number: Function}         no job needs it; beyond 16 MiB or 1,000, the
+                                                      oldest is forgotten, also by the workers
 """
 
 from __future__ import annotations
