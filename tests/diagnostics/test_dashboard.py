@@ -500,6 +500,7 @@ def test_a_notebook_shows_it(page):
 def test_without_tornado_the_error_says_what_to_type(monkeypatch):
     import sys
 
+    monkeypatch.delitem(vars(lazyflow), "dashboard", raising=False)  # as in a new program
     monkeypatch.delitem(sys.modules, "lazyflow.diagnostics.dashboard.server", raising=False)
     monkeypatch.setitem(sys.modules, "tornado.httpserver", None)
     with pytest.raises(ImportError, match=r'pip install "lazyflow\[diagnostics\]"'):

@@ -18,10 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tornado.httpserver import HTTPServer
-from tornado.iostream import IOStream, StreamClosedError
-from tornado.netutil import bind_sockets
-from tornado.web import Application, RequestHandler
+
+try:
+    from tornado.httpserver import HTTPServer
+    from tornado.iostream import IOStream, StreamClosedError
+    from tornado.netutil import bind_sockets
+    from tornado.web import Application, RequestHandler
+except ImportError as error:
+    raise ImportError(
+        "the dashboard is served by Tornado, which is not installed. Type: pip install "
+        '"lazyflow[diagnostics]"'
+    ) from error
 
 from lazyflow import config
 from lazyflow.api.decorator import delayed
@@ -306,13 +313,6 @@ class Dashboard:
     """
 
     def __init__(self) -> None:
-        try:
-            from lazyflow.diagnostics.dashboard.server import Server
-        except ImportError as error:
-            raise ImportError(
-                "the dashboard is served by Tornado, which is not installed. Type: pip install "
-                '"lazyflow[diagnostics]"'
-            ) from error
         self._monitor = Monitor()
         self._server = Server(self._monitor)
         self.url = f"http://127.0.0.1:{self._server.port}/{self._server.token}/"

@@ -524,8 +524,6 @@ class Profile(Observer):
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     p.to_chrome_trace(os.path.join(folder, "trace.json"))
         """
-        from lazyflow.diagnostics.profiling.recorder import write_trace
-
         write_trace(path, self.tasks, self.runs, self.seconds, self.usage)
 
     def _resolve(self) -> None:
