@@ -1,4 +1,20 @@
-"""`ActorPool`: a group of actors, each of which takes the next work item when it is free."""
+"""`ActorPool`: a group of actors, each of which takes the next work item when it is free::
+
+    submit --> _waiting --+--> _begin: fn(actor, value) --> the actor's future --> _ended
+               _free -----+                                                          |
+                 ^-------------------------------------------------------------------+
+
+State of a `_Dispatcher`, under its ``_lock``. It outlives its pool until all items are done::
+
+    _free :: deque of Actor                   those without an item
+    _waiting :: deque of (fn, value, TaskFuture)    items without an actor
+    _members :: int                           free and busy actors, without those that have ended
+    _has_thread :: bool                       `_serve` runs: from the first item that had to wait
+
+The caller's thread begins an item if an actor is free. Else the pool's own thread does, since
+``fn`` is the user's code, and must not run in the thread that has ended another call. While other
+actors are left, an item that an ended actor refused goes first again.
+"""
 
 from __future__ import annotations
 

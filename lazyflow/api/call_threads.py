@@ -2,6 +2,18 @@
 
 They are not the threads of the scheduler, and belong to no run: a call may wait for anything, even
 for calls of another executor, and blocks none of the pool's threads.
+
+State of `CallThreads`; ``_lock`` guards all but the queue and `_running`::
+
+    _queue :: SimpleQueue       calls; None, or a reference to the executor that is gone, ends a
+                                thread, which puts one there for the next
+    _threads :: {Thread}        at most `most`, started when a call finds none idle
+    _idle :: int                threads that sleep, without those that a queued call will wake
+    _running :: {Future}        of calls that have begun
+    _is_shut :: bool, broken :: str      take no more calls; why the initializer has failed
+
+Of the process: `busy`, the executors that have threads, and `python_ends`. At the end of the
+program their calls are waited for, before Python joins threads; the child of a fork fails them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,13 @@
 """Futures: values whose computation has started, returned by `submit`, `map` and `put`.
 
 A `Future` is a `concurrent.futures.Future` that can be awaited. It is also a collection of one
-task: like a `Delayed`, it can be an argument of lazy calls and of other submits, at any depth.
+task: like a `Delayed`, it can be an argument of lazy calls and of other submits, at any depth. Its
+state::
+
+    _inner :: TaskFuture     value and error; every question is answered from it
+    _leaf :: Delayed         the task that stands for the value in graphs
+    _state, _waiters, _done_callbacks     of the standard library, for its `wait` and
+                                          `as_completed`; set by `_tell` when `_inner` is done
 
 Users' callbacks have a thread of their own, since a callback may compute, or wait for another
 future: the threads that run tasks or drive worker processes must not wait for that.

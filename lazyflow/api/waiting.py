@@ -1,4 +1,20 @@
-"""Waiting for futures and persisted values: `wait`, `gather`, `as_completed`, and ``await x``."""
+"""Waiting for futures and persisted values: `wait`, `gather`, `as_completed`, and ``await x``.
+
+A thread sleeps in `wait_for` (core/future.py). A coroutine awaits a future of its event loop, which
+a callback sets (`woken_by`), so that the loop goes on. Meanwhile a task has no worker's slot: of
+the coroutines of one loop the first that waits gives it up, and the last takes one again.
+
+State of an `as_completed`. Any thread and any coroutine may iterate, and nothing is locked::
+
+    _left :: {id: (item, TaskFuture)}    those that were not yielded, each once
+    _done :: deque of ids                of these, the done ones; the thread that ends one appends
+    _gates :: [TaskFuture]               one of each iteration that sleeps: an event wakes them all,
+                                         and each looks again
+    _deadline :: float or None           by `time.monotonic`
+
+`deque.popleft` gives an id to one iteration only, so each future is yielded once. An iteration
+looks at `_done` again after its gate is in `_gates`, so no event is missed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`environment`: the text that ``python -m lazyflow info`` prints, for bug reports."""
+"""`environment`: the text that ``python -m lazyflow info`` prints, for bug reports.
+
+Each section of the text is a generator of pairs, name and text, that finds out what it can; a size
+that the system does not tell is ``?``. The text has no names of users and machines: the home folder
+is written ``~``.
+"""
 
 from __future__ import annotations
 

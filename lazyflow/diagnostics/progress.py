@@ -1,4 +1,21 @@
-"""`ProgressBar`: tasks done, running and failed, in a terminal or notebook, drawn by tqdm."""
+"""`ProgressBar`: tasks done, running and failed, in a terminal or notebook, drawn by tqdm::
+
+    threads that run tasks --> ProgressBar (counts) -- draw, at most each `interval` --> _Drawing
+    _Drawing: a thread of its own that makes, draws and closes the bar, by orders in a queue
+
+State of a `ProgressBar`; `_clear` resets it when a bar is closed::
+
+    _runs :: {id}                     of runs, calls of actors and work that go on: one bar for all
+    _total :: int                     tasks of these runs, and calls
+    _latest :: int                    done ones; counted by `_done`, an iterator, without a lock
+    _failed :: [task]                 appended to
+    _running :: {(id of run, task): run},  _calls :: {id: WatchedCall}
+    _next_drawing :: float            by `time.monotonic`; infinity: nothing is shown
+    _drawing :: _Drawing              None until the bar appears
+
+A task that ends waits for no lock: if another thread draws, `_one_done` leaves it to that. A bar
+that can't be drawn is given up after two seconds, and never changes a result.
+"""
 
 from __future__ import annotations
 

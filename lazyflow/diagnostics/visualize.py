@@ -1,4 +1,11 @@
-"""`visualize`: the graph of lazy values as a picture."""
+"""`visualize`: the graph of lazy values as a picture::
+
+    lazy values --> plan --> [Vertex] (boxes.py) --> colours --> grouped, above 500 --> svg
+
+A `Vertex` is plain data: label, inputs, kind, tooltip, colour. Each step takes and returns a list
+of them, so it can be tested without a picture. Arguments are shown by type and shape, unless
+``config.set(show_values="scalars")``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""The options of tasks, beside their functions and arguments, and `annotate`."""
+"""The options of tasks, beside their functions and arguments, and `annotate`.
+
+`Options` are immutable and shared by all tasks of one `delayed` function, so a task has one
+reference to them. What an enclosing ``with annotate(...)`` gives is merged when a call is made,
+once for each `Options`; what was given to `delayed` itself wins:
+
+>>> with annotate(retries=3, priority=1):
+...     merged = annotation.get().apply(Options(retries=1))
+>>> merged.retries, merged.priority, merged.special
+(1, 1, True)
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,6 +1,17 @@
 """The learned arrays of scikit-learn's estimators, in dicts and lists, to any depth.
 
-Errors name the place of an array in its tree, as ``weights['coef_']``.
+A *tree* is an array, or a dict or list of trees: the form in which `lazyflow.weights` gives
+weights. `mapped` walks several trees of one form at once, `replace` writes one into the user's
+containers. For an estimator the tree is a dict of its attributes that a fit leaves and a prediction
+reads (`fitted_arrays`), with a dict for each estimator within. Estimators that keep what they
+learned in other objects are refused, rather than set in part.
+
+Errors name the place of an array in its tree:
+
+>>> mapped(lambda where, a, b: a + b, [{"coef_": [1]}, {"coef_": [1, 2]}], "weights")
+Traceback (most recent call last):
+...
+ValueError: weights['coef_'] has 1 arrays in one and 2 in another (entry 1); all must have ...
 """
 
 from __future__ import annotations

@@ -1,4 +1,18 @@
-"""The scheduler that a name, an object or nothing stands for."""
+"""The scheduler that a name or an object stands for; the state of all, and their end.
+
+A name is, in this order: another library's name for a scheduler, one of lazyflow's own, the address
+of a cluster, an entry point. An object is a scheduler, a `concurrent.futures.Executor`, or a client
+of a cluster. Where none is given, api/evaluate.py chooses.
+
+>>> scheduler_of("threading") is scheduler_named("threads")
+True
+
+State::
+
+    installed :: {name: Scheduler}                  made on first use (core/base.py)
+    _executors :: weak {Executor: Scheduler}        one for each executor, as long as that lives
+    _clients :: weak {Scheduler: None}              those of clients, for `shutdown`
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Callbacks of a search: five hooks, TensorBoard through them, and the display of its progress."""
+"""Callbacks of a search: five hooks, TensorBoard through them, and the display of its progress::
+
+    on_start -> { on_trial_start -> on_report ... -> on_trial_end } ... -> on_end
+
+The thread that called `run` calls all hooks, one after the other, also when trials run in other
+processes: a hook needs no lock. A trial that failed and runs again, or that waited, starts again
+with `on_trial_start`. An error in a hook ends the search, as one in the user's own loop would.
+
+The displays (`display_of`) are callbacks, too. Their state is set by `on_start`: ``result``,
+``began`` by `time.monotonic`, and ``over_before``, the trials that an earlier run had ended, which
+do not count for the time that is left.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""The results of a search."""
+"""The results of a search: its trials, the best one, a table, and pictures.
+
+A `SearchResult` exists from the start of a search, which appends a trial to ``trials`` when it is
+made and sorts them by number at the end; callbacks get the same object. Nothing is stored twice:
+the ranking, the best trial and the table are made of the trials when they are asked for.
+
+>>> from lazyflow import tune
+>>> result = tune.run(lambda c: c["x"] ** 2, {"x": tune.grid_search([3, 1, 2])}, num_samples=1,
+...                   metric="loss", scheduler="sync", verbose=0)
+>>> [trial.number for trial in result.ranked()]
+[1, 2, 0]
+
+Values are compared as losses (``sign`` times the metric, `trial.loss`): a trial without a number,
+or with NaN, is not ranked. A failed trial may be ranked by its reports, but is never ``best``.
+"""
 
 from __future__ import annotations
 

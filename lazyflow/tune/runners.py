@@ -1,7 +1,19 @@
-"""The runners of a search, one for each trial that may run at once.
+"""The runners of a search, one for each trial that may run at once::
+
+    Search (caller's thread)      Slot                TrialRunner (an actor)     its thread
+    slot.begin(trial, order) -->  future of `begin` ----> starts -------------->  fn(config)
+                                                          _reports <-- report --  tune.report
+    event = future.result() <---  TrialReport  <--------  returns, and fn waits
+    slot.go_on() or stop() ---->  future of `go_on` ----> _answers -- True ---->  goes on
 
 Runners in processes of their own stay for the next search, like the workers of the pool, because
-starting a process takes longer than many trials.
+starting a process takes longer than many trials. State::
+
+    Slot.trial, Slot.future      the trial, and the call that returns its next event; None: free
+    Slot.stopped                 the call that ends the last trial, awaited by `Runners.settle`
+    Runners.slots :: [Slot]      at most `count`, made when they are needed
+    _idle :: {scheduler: (environment, [runner])}   of this process: those without work, for
+                                 searches with the same settings, environment and path
 """
 
 from __future__ import annotations

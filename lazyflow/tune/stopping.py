@@ -1,7 +1,14 @@
 """Early stopping: decides which trials continue after a report.
 
 A `Pruner` is asked at each report with the metric; smaller values are better there. Trials
-without reports run to their end.
+without reports run to their end. The search asks in the order of the reports, in the caller's
+thread, so a pruner needs no lock. State, which `start` makes anew for each search::
+
+    ASHA._rungs :: {step: {trial: loss}}         losses of those that came to a rung
+    HyperBand._brackets :: [ASHA]                each trial is in one, chosen by its number
+    MedianStopping._losses :: {trial: [loss]}    one for each report
+    PBT._losses :: {step: {trial: loss}}         at each comparison
+    PBT._population :: {trial: (drawn, state)}   as of its last comparison; best ones are copied
 """
 
 from __future__ import annotations

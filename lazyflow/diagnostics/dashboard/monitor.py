@@ -1,7 +1,19 @@
 """`Monitor`: an observer that collects runs, and tells a page of changes.
 
-Threads that run tasks only append raw values; names are looked up by the thread of the server,
-some times a second.
+Threads that run tasks only append raw values; the thread of the server looks names up, some times
+a second (`take_in`), and it alone changes the tables below the blank line::
+
+    _raw :: deque of (method, *arguments)      events that were not taken in; any thread appends
+    _running :: {(id of run, task): (run, start)}     set by the threads of tasks, which remove it
+
+    _runs :: {id: _OpenRun}, _calls_open :: {id: WatchedCall}    those that go on
+    _calls :: deque of _Call, _told :: int     the latest ended calls, and how many there ever were:
+                                               a page says how many it has seen
+    _functions, _workers :: {name: number}     texts are sent once, then their numbers
+    _totals, _done, _failed :: Counter         of calls, by number of the function
+
+If events come faster than they are taken in, the monitor rests: further runs are not watched until
+the deque is empty (`_rest`), and the page says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""`dashboard`: a live page of the runs in this process, served by a thread of its own.
+"""`dashboard`: a live page of the runs in this process, served by a thread of its own::
+
+    threads that run tasks --> Monitor (monitor.py) <-- take_in, news -- Server --> the page
+
+`Server` has one thread, with an event loop. It takes events in four times a second while something
+runs, else every two seconds; `_wake` shortens that pause when a run begins. State::
+
+    token :: str            in each address: it grants access, and changes with each dashboard
+    port :: int             free, on loopback only
+    changed :: asyncio.Event, _is_quiet :: bool     how a run wakes pages: `_is_quiet` is set by the
+                            thread of the loop, and cleared by the thread that begins the run
+
+Every user of the machine, and every web page in a browser, can ask on loopback. So requests without
+the token, or from another page, are refused, and no request changes anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
 """Facts about the graphs of runs for rules of advice: large values, calls, chunks.
 
-A graph is looked at once, before its run; the facts are kept, no values.
+A `GraphWatch` looks at a graph once, before its run, and keeps facts without values; `Look.sights`
+puts them into words when a result is asked for. State of a watch, which an observer has for all its
+runs, so that it sees what comes again::
+
+    _known :: KnownValues            large arguments, by identity, and the runs that had them
+    _leaves :: {id: weak Task}       lazy values that an earlier graph had
+    _planned :: [tuple]              arrays of which the next run computes blocks
+    _runs :: int                     runs so far
 """
 
 from __future__ import annotations

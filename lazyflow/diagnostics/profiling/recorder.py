@@ -1,4 +1,19 @@
-"""`profile`: an observer that records the runs in a ``with`` block.
+"""`profile`: an observer that records the runs in a ``with`` block::
+
+    run_started --> Recording (in `_open`) -- the run appends spans --> run_ended --> `_over`
+    p.tasks, p.runs --> _resolve --> TaskRecord, RunRecord, with names and lines as text
+
+While tasks run, only tuples are appended; names are looked up when a result is asked for. State of
+a `Profile`::
+
+    _open :: {run: Recording}          runs that go on
+    _over :: deque of Recording        ended, and not yet made into records
+    _tasks, _runs :: [TaskRecord], [RunRecord]
+    _calls :: ActorCalls               calls of actors
+    _watch :: GraphWatch               facts about graphs, for advice
+    _looks :: Looks                    the thread that samples lines, memory and CPU use
+
+A profile is used for one block; outside of it, tasks cost nothing more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,14 @@
-"""Records of each task and run, and derived figures: lanes of workers, gaps, busy time."""
+"""Records of each task and run, and derived figures: lanes of workers, gaps, busy time.
+
+All times are seconds since the profile began. A task counts for its worker; tasks of one worker
+that overlap, as a task and those that it computes, are in rows of their own:
+
+>>> def task(name, start, end):
+...     return TaskRecord(name, name, "", 0, "worker-1", start, end, None, None, False)
+>>> rows = rows_by_worker([task("outer", 0, 9), task("inner", 1, 2), task("next", 9, 10)])
+>>> [[each.name for each in row] for row in rows["worker-1"]]
+[['outer', 'next'], ['inner']]
+"""
 
 from __future__ import annotations
 

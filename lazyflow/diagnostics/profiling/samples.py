@@ -1,4 +1,11 @@
-"""Samples of where tasks spent their time, as a tree of calls and as the hottest lines."""
+"""Samples of where tasks spent their time, as a tree of calls and as the hottest lines.
+
+A sample is a `Stack`, the lines from the task's function inwards, and the seconds for which it
+stands. `Samples` adds them up by function and stack: ``_seen :: {(function, stack): (looks,
+seconds)}``, which the threads that sample share under ``_lock``. Beyond 20,000 stacks only the
+first line of a new one counts, so that memory has a bound. `call_tree` makes the flame of them, and
+`hottest` the table, whose time counts for the innermost line of the program's own code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The summary of a profile, as a table by function."""
+"""The summary of a profile, as a table by function.
+
+A row is a `FunctionRow`: the calls of one function, with the most expensive first. The headline
+says how much of the block passed outside of runs, where the caller worked and the workers had
+nothing to do, and for how much of the rest workers were busy: the two figures that show whether the
+tasks or the program around them should be looked at. Columns of which nothing is known are left
+out.
+"""
 
 from __future__ import annotations
 

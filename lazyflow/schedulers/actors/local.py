@@ -1,4 +1,18 @@
-"""Actors of this process: inline on sync, in threads of their own on threads."""
+"""Actors of this process: inline on sync, in threads of their own on threads::
+
+    call --> _LocalCall --> an executor (call_executors.py): waits, begin, finish, done or failed
+
+An `InlineActor` runs a call in the caller's thread before `call` returns. A `ThreadActor` has an
+executor of its own, of threads or with an event loop. Both have an `_Object`::
+
+    instance :: Any, error :: BaseException      what the constructor has made, or raised
+    queued, running :: {_LocalCall: None}        in the order in which calls came, and began
+    stopped :: BaseException                     not None: no call begins, and each fails with it
+    waiting :: WaitingActor                      for circles of waiting calls (calls.py)
+
+and a `ThreadActor` has ``_late``, calls whose inputs are not there: with several calls at once,
+others pass them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The part of a scheduler that is the same for every engine."""
+"""The part of a scheduler that is the same for every engine.
+
+A run becomes an `EngineRun` of `engine()`, which a subclass connects to when it is first needed.
+Inside a task of this scheduler (`_here`) all is done in the task's own thread by `Inside`
+(work.py): a nested compute never waits for a place in the cluster. State::
+
+    _actors :: weak {RemoteActor: Engine}    those that `shutdown` and a fork end
+    _reloads :: int                          reloads of the user's modules that were warned of
+"""
 
 from __future__ import annotations
 

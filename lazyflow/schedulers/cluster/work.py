@@ -1,7 +1,15 @@
-"""A group of tasks inside the worker of an engine, run by the loop of the sync scheduler.
+"""A group of tasks inside the worker of an engine, run by the loop of the sync scheduler::
+
+    payload, deps --> Work --> GroupRun (a `SyncRun` of its plan) --> GroupOutcome, GroupReport
 
 Exceptions of tasks are kept as records. The group returns a `GroupOutcome`, which stays with the
 engine, and a report for the caller: failures, times, and the small results that it wants.
+
+State of the worker process, besides that of each `Work`::
+
+    _functions :: {digest: function}    those that are code alone: opened once, the 1,000 used last;
+                                        under `_lock`
+    _free :: [_GroupThread]             threads without a group, the one freed last at the end
 """
 
 from __future__ import annotations

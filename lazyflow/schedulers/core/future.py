@@ -1,4 +1,4 @@
-"""A handle on a value that exists or will exist: `persist` puts it in the place of a graph.
+"""A handle on a value that exists or will exist: `persist` puts it in the place of a graph::
 
     pending -- _set, once --> finished | failed | cancelled
     failed  -- reopen ------> pending            (`retry`)

@@ -1,4 +1,20 @@
-"""The borrower's side of handles: actors whose owner is another process."""
+"""The borrower's side of handles: actors whose owner is another process.
+
+One `OwnerLink` for each owner sends the requests of all threads; its own thread reads the answers.
+State::
+
+    _links :: {key of an owner: OwnerLink}             of this process, under `_lock`
+    OwnerLink._calls :: {request: (ActorCall, BorrowedActor)}   sent and not answered: it holds the
+                                                       actor until the answer is there
+    OwnerLink._asked :: {request: TaskFuture}          other questions, as HOLD, PIN, FIND
+    BorrowedActor._waiting :: deque of PackedCall      not sent, under its `_lock`
+    _unheld :: {TaskFuture: None}                      HOLDs that were sent and not answered by
+                                                       threads that must not wait for the answer
+
+Guarantee: calls of one process reach the owner in the order in which they were made, unless the
+actor runs several at once. When the connection ends, the calls that were sent fail with
+`WorkerDied`: they may have run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,22 @@
-"""The owner's side of handles: who has which actor, and the calls that they make."""
+"""The owner's side of handles: who has which actor, and the calls that they make.
+
+The first `lend` opens a listener. Each borrower gets a `_BorrowerLink` with two threads: one reads
+requests and begins calls, the other sends answers, since a value may have to be fetched first.
+State::
+
+    ActorExchange._address :: Address            key, name and ports; None: nothing was lent
+    ActorExchange._actors :: weak {number: Lent} those that were lent
+    ActorExchange._pinned :: {number: Lent}      kept until `close`, as `pickle.dumps` asks for
+    ActorExchange._links :: {_BorrowerLink}      borrowers that are connected
+
+    _BorrowerLink._held :: {number: int}         how many handles the borrower has reported
+    _BorrowerLink._actors :: {number: Lent}      and the actors, which they keep alive
+    _BorrowerLink._calls :: {request: TaskFuture}     those that are not answered
+    _BorrowerLink._in_answers :: {request: [Lent]}    kept until the borrower has confirmed that it
+                                                 holds the handles of an answer
+
+Guarantee: with a connection all that the borrower held is given up, however it has ended.
+"""
 
 from __future__ import annotations
 

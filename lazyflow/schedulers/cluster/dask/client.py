@@ -1,4 +1,13 @@
-"""A reference to a client of distributed, and handles of the values that it keeps."""
+"""A reference to a client of distributed, and handles of the values that it keeps.
+
+The engine must not keep the user's client alive: a `ClientReference` is weak, and each request gets
+the client anew or raises, if it is closed, of the parent of a fork, or on its own event loop.
+
+A `DaskHandle` stands for a key in the cluster. Its future, whose end releases the key, is not in
+the handle but in ``_futures :: {number: Future}`` of this process, from which a finalizer in a
+thread of lazyflow takes it: `__del__` of a future may get a Ctrl-C, which would be lost there.
+`WatchedState` tells the engine of the failure or loss of a key, once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,19 @@
-"""The engine of dask.distributed: submits groups by a client, and handles their ends."""
+"""The engine of dask.distributed: submits groups by a client, and handles their ends::
+
+    EngineRun.submit --> submit --> _hand_over: one graph of `run_group` tasks --> client.get
+    a worker's event (a report) --> _event --> Engine.receive --> EngineRun.reported
+    a key fails or is lost --> WatchedState --> _failed --> EngineRun.died, lost, refused or cancel
+
+Groups with equal scheduling options go together, up to about 4 MiB of payload in a message. A group
+that is cut into parts is a task of its own with a `part_of_group` task for each part.
+
+State, beside that of `Engine`::
+
+    reference :: ClientReference      weak: the thread ends with the client
+    _workers :: ClusterWorkers        their number, memory and places, asked every few seconds
+    _direct :: DirectWay              connections to workers for large values
+    _is_ending :: bool                Python ends: nothing is submitted any more
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""`scheduler="distributed"`: plans on a dask.distributed cluster."""
+"""`scheduler="distributed"`: plans on a dask.distributed cluster.
+
+A `DistributedScheduler` finds its client for each compute: the one or the address that it was made
+for, else the client that is active, else its own, on a cluster that it starts and `shutdown`
+closes. The user's client and cluster are never closed. State::
+
+    _engines :: weak {client: DaskEngine}                  one for each client, under `_lock`
+    _of_clients :: weak {client: DistributedScheduler}     for ``scheduler=client``
+    _made :: weak {DistributedScheduler: None}             all, for the end of Python and forks
+    DistributedScheduler._own, _cluster                    client and cluster that it started,
+                                                           under its `_starting`
+
+At the end of Python submitted tasks are waited for while executors still run, which a scheduler in
+this process needs; then keys are released, or its cluster would log them as lost.
+"""
 
 from __future__ import annotations
 

@@ -250,7 +250,11 @@ _FRESH = 2.0  # seconds for which the number of workers is not asked again
 
 
 class ClusterWorkers:
-    """The workers of the cluster that a `DaskEngine` is connected to."""
+    """The workers of the cluster that a `DaskEngine` is connected to.
+
+    What the scheduler knows of them (``_width``, ``_places``, ``_memory``) is asked again after two
+    seconds. ``_takes_code`` is whether lazyflow's part runs in the scheduler; None: not tried yet.
+    """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
