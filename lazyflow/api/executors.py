@@ -10,6 +10,17 @@ parcel, as many as take a few milliseconds: see schedulers/processes/worker/parc
 Threads of the executor start the waiting calls and open their results; the thread that receives a
 number or a text hands it on itself. Done-callbacks run in the executor's threads, of which one is
 always free: a callback may wait for another future of the executor.
+
+State of `SentCalls`, under its ``_lock`` but for `_steps` and `_paces`::
+
+    _waiting :: deque of _Waiting      not sent; those that come back go first
+    _under_way :: {_Sent}              calls that were sent together, at most as many as `_limit`
+    _steps :: SimpleQueue              what the threads do next; None, or a reference to the
+                                       executor that is gone, ends one
+    _threads :: {Thread}               one more is started when all are in callbacks
+    _in_callbacks :: int
+    _paces :: {pickled function: seconds of a call}    which calls are short enough for a parcel
+    _is_shut :: bool, broken :: str    take no more calls; why the initializer has failed
 """
 
 from __future__ import annotations
@@ -153,8 +164,6 @@ class _Sent:
 
 class SentCalls:
     """The calls of an executor, those that wait and those under way.
-
-    State, guarded by ``_lock``: ``_waiting``, ``_under_way``, and the threads.
 
     Parameters
     ----------

@@ -1,7 +1,19 @@
 """Values that each worker builds once and its tasks share: models, connections, caches.
 
 A `WorkerState` is pickled as a token: an identity, and the functions that make the value. The
-value itself never leaves the process that made it.
+value itself never leaves the process that made it::
+
+    state.get() in a task --> StateUse, until the task ends --> StateCell.acquire --> TaskLock
+                                                                     |
+                                                                  _build, the first time: init()
+
+State of a process::
+
+    _states :: weak {identity: WorkerState}    one object for each state, however often it arrives
+    StateCell._values :: [value]               empty before it is built, and after a teardown
+    TaskLock._holder :: thread, or 0           it hands the lock to the thread that waited longest
+    _waits :: {thread: TaskLock}               who waits for what: a circle is found, and raises
+    _in_use :: (StateUse, ...)                 of this task and those around it: a context variable
 """
 
 from __future__ import annotations

@@ -2,10 +2,17 @@
 
 The actors form a tree. In each step every actor adds the gradients of the actors below it to its
 own, so the sum arrives at the first actor; each then takes the same step along it. All copies stay
-equal, bit for bit, and equal to a single copy trained alone on the same parts.
+equal, bit for bit, and equal to a single copy trained alone on the same parts::
 
-An actor whose process ends restarts with the state after its last step, and the actors that have
-not made the step repeat it.
+    take_part(part k)              to each
+    summed()                       0 <- 1 <- 3, 4
+                                     <- 2 <- 5, 6
+    apply(step, sums)              to each: a step that was made is not made again
+
+State of a `_Replica`: ``_steps`` and ``_loss`` of the last one, the trainer with the model, and
+``_below``, the handles under it in the tree. An actor whose process ends restarts with the state
+after its last step (a checkpoint after each call), and the actors that have not made the step
+repeat it.
 """
 
 from __future__ import annotations

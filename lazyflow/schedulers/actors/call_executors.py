@@ -1,8 +1,17 @@
 """Where the calls of one actor run: in threads of its own, an event loop, or the caller's thread.
 
 Executors know no more of a call than `ActorJob`, so they serve actors of this process and of
-others. A result travels in a list of one, so that `done` can see whether anything else
-holds it.
+others: ``waits``, ``begin``, ``finish``, then ``done`` or ``failed``. A result travels in a list of
+one, so that `done` can see whether anything else holds it.
+
+Jobs begin in the order of `submit`; with one thread each ends before the next begins. State of a
+`ThreadsExecutor`::
+
+    _jobs :: SimpleQueue        None ends a thread, which puts it back for the next one
+    _threads :: [Thread]        the first from the start, at most `count`
+    _idle :: [None]             an item for each thread that waits and that no job is for
+
+A thread has the queue, not the executor: an actor that only its own thread held would never end.
 """
 
 from __future__ import annotations

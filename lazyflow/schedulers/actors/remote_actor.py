@@ -1,9 +1,19 @@
 """An actor whose object lives in another process, as the caller's process sees it.
 
 A call is packed in the caller's thread, so its arguments are as they were then. The port's thread
-keeps calls in order until their inputs are there, and sends several without waiting for answers.
-When the process ends, the call that ran fails, and those after it go on in a new process.
-The errors of such calls stand first.
+keeps calls in order until their inputs are there, and sends several without waiting for answers::
+
+    call --> _accept --> waiting ---- pump ---> under_way -- answered --> the call's future
+                 |          ^  ^                    |
+                 +-> late --+  +------- died -------+--> calls that had begun fail with `WorkerDied`
+
+With several calls at once, one whose inputs are not there is ``late``, and others pass it. When the
+process ends, the calls that had not begun go first in a new process, if ``_restarts`` is less than
+``restarts=``; it begins with ``_state``, the last checkpoint. A checkpoint that is on its way is
+awaited (``_states_due``). If a state was taken after a call, the call is over when the state is here:
+a caller that has the result knows that a restart does not undo it.
+
+The errors of calls whose process has ended stand first in this file.
 """
 
 from __future__ import annotations

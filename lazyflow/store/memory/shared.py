@@ -10,6 +10,19 @@ back to the machine at once. New pages are filled by `pwrite`, which needs no pa
 writer's side (27 ms for 80 MB, through a mapping 42), pages that are there through the writer's
 mapping (2 GB: 280 ms by `pwrite`, 187 the first time that they are mapped, 80 from then on).
 
+State, under the ``_lock`` of each::
+
+    Arenas._held :: {(arena, offset): (length, size)}    ranges in use; all else follows from it
+    Arenas._warm, _cold :: Ranges                        free ones, with and without pages
+    Arenas.in_use, _leaving :: int                       bytes held; bytes whose pages are on return
+    Arenas._is_torn :: bool                              a Ctrl-C came in a change: the next one makes
+                                                         the free ranges again
+
+    Mappings._files, _maps :: {arena: descriptor}, {arena: mmap}
+    Mappings._seen :: {segment: int}                     live views of it
+    Mappings._dead, _done                                references of views that have died, and the
+                                                         segments that can be reported
+
 The writer must not take a segment back before every reader has reported it as released
 (`Mappings.take_released`): it would write under live arrays.
 """

@@ -1,8 +1,22 @@
 """Running tasks: a worker keeps their values until a message lets it drop them.
 
-The main thread reads batches from its socket and runs them, so that a single task costs no
-change of threads. The service thread (main.py) answers on a socket of its own while a task
-runs.
+The main thread reads batches from its socket and runs them, so that a single task costs no change
+of threads. The service thread (main.py) answers on a socket of its own while a task runs::
+
+    main thread      batch --> todo -- _run --> done, failed --> answer (each 5 ms, and at the end)
+    service thread   RECALL --> give_back: takes from the other end of todo, and answers
+                     SHARE --> value_of
+
+State of a `TaskWorker`; the main thread changes it, but for what is said::
+
+    store.values :: {id: value}          also stand-ins: not opened, failed, to come later
+    store.unusual, store.kept :: {id}    see `ValueStore`
+    functions :: {number: function}      bytes until a task needs it, and always if it has state
+    contexts :: {run: Context}           made by the first batch of a run
+    claims :: {batch: "main" | "recall"} the thread that sets it first has the batch
+    batch :: RunningBatch                both threads take from its deques, an item each time
+    words[RUNNING]                       the id of the task that runs: the parent charges it with
+                                         the death of this process (process.py)
 """
 
 from __future__ import annotations
@@ -352,18 +366,10 @@ _FEW = 20  # inputs among which a tuple is searched as quickly as a set
 
 
 class TaskWorker(WorkerProcess):
-    """A process that runs tasks.
+    """A process that runs tasks. The module's docstring has its state, but for two fields.
 
-    store
-        The values that it keeps.
-    contexts
-        The context variables of each run, by the number of the run.
     environments
         The environments of runs that have no context yet.
-    claims
-        Which thread has a batch: "main" or "recall", whichever sets it first.
-    batch
-        The batch that the main thread runs.
     watch
         The object that takes notes of its tasks, from the first request on.
     """
