@@ -10,8 +10,8 @@ keeps calls in order until their inputs are there, and sends several without wai
 With several calls at once, one whose inputs are not there is ``late``, and others pass it. When the
 process ends, the calls that had not begun go first in a new process, if ``_restarts`` is less than
 ``restarts=``; it begins with ``_state``, the last checkpoint. A checkpoint that is on its way is
-awaited (``_states_due``). If a state was taken after a call, the call is over when the state is here:
-a caller that has the result knows that a restart does not undo it.
+awaited (``_states_due``). If a state was taken after a call, the call is over when the state is
+here: a caller that has the result knows that a restart does not undo it.
 
 The errors of calls whose process has ended stand first in this file.
 """

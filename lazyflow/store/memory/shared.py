@@ -15,8 +15,8 @@ State, under the ``_lock`` of each::
     Arenas._held :: {(arena, offset): (length, size)}    ranges in use; all else follows from it
     Arenas._warm, _cold :: Ranges                        free ones, with and without pages
     Arenas.in_use, _leaving :: int                       bytes held; bytes whose pages are on return
-    Arenas._is_torn :: bool                              a Ctrl-C came in a change: the next one makes
-                                                         the free ranges again
+    Arenas._is_torn :: bool                              a Ctrl-C came in a change: the next one
+                                                         makes the free ranges again
 
     Mappings._files, _maps :: {arena: descriptor}, {arena: mmap}
     Mappings._seen :: {segment: int}                     live views of it
