@@ -263,19 +263,19 @@ class _Layer:
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of the keys that the environment has."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, key in _KEYS.items():
         variable = f"LAZYFLOW_{name.upper()}"
         text = environ.get(variable)
         if text:
             try:
-                found[name] = key.parse(text)
+                settings[name] = key.parse(text)
             except (LookupError, ValueError):
                 try:
-                    found[name] = key.check(text)
+                    settings[name] = key.check(text)
                 except ValueError as error:  # which says what may be given
                     raise ValueError(f"{variable} in the environment: {error}") from None
-    return found
+    return settings
 
 
 #: The values outside of blocks; keys are set one by one, each at once for all threads.
@@ -332,9 +332,9 @@ def default(name: str) -> Any:
     return _KEYS[name].default
 
 
-def adopt(found: Mapping[str, Any]) -> None:
+def adopt(settings: Mapping[str, Any]) -> None:
     """Set keys in this context for good: a caller's, as `values` has returned them there."""
-    _context.set({**_context.get(), **found})
+    _context.set({**_context.get(), **settings})
 
 
 def _check_name(name: str) -> None:

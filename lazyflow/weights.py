@@ -472,7 +472,7 @@ def _moved(model: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the place and the array of each part of the flat vector, in its order."""
     weights = get_weights(model)
     trained = _trained(model, weights)
-    found = False
+    has_floats = False
     for where, value in leaves(weights, "weights"):
         array = np.asarray(value)
         if not (array.dtype.kind == "c" or _is_float(array.dtype)) or not where.startswith(trained):
@@ -482,9 +482,9 @@ def _moved(model: Any) -> Iterator[tuple[str, np.ndarray]]:
                 f"{where} is {array.dtype}, which a float64 vector can't hold; convert it first, "
                 "for example to its real and imaginary parts"
             )
-        found = True
+        has_floats = True
         yield where, array
-    if not found:
+    if not has_floats:
         raise ValueError(f"{type(model).__name__} has no arrays of floats: nothing to optimise")
 
 

@@ -502,8 +502,8 @@ def from_map(
     With pandas: ``from_map(pandas.read_parquet, paths, columns=["day", "price"])``.
     """
     items = list(map(list, iterables))
-    if len({len(each) for each in items}) != 1:
-        lengths = ", ".join(str(len(each)) for each in items) or "none"
+    if len(set(map(len, items))) != 1:
+        lengths = ", ".join(map(str, map(len, items))) or "none"
         raise ValueError(
             f"from_map() calls a function for the items of iterables of one length; got {lengths}. "
             "Arguments that are the same for every call go into args=(...) or keywords"
@@ -514,9 +514,9 @@ def from_map(
             f"from_map() takes a function and items; got {summary(func)} as the function"
         )
     calls, more = [], tuple(args)
-    for each in zip(*items, strict=True):  # a comprehension is a frame before Python 3.12
+    for given in zip(*items, strict=True):  # a comprehension is a frame before Python 3.12
         calls.append(new_task(  # noqa: PERF401
-            Delayed, lazy.__wrapped__, (*each, *more), kwargs, lazy._called_options,
+            Delayed, lazy.__wrapped__, (*given, *more), kwargs, lazy._called_options,
             traverse=lazy._traverse, depth=2,
         ))
     return calls

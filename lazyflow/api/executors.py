@@ -645,18 +645,18 @@ class Executor(concurrent.futures.Executor):
     ) -> None:
         if initializer is not None and not callable(initializer):
             raise TypeError(f"initializer must be a function or None; got {initializer!r:.100}")
-        found = scheduler_or_default(scheduler)
-        options = RunOptions("Executor", {}, found, num_workers)
+        chosen = scheduler_or_default(scheduler)
+        options = RunOptions("Executor", {}, chosen, num_workers)
         most = options.num_workers
-        if most is None and found.name in ("threads", "processes"):
+        if most is None and chosen.name in ("threads", "processes"):
             most = config.get("num_workers") or config.default_workers()
         self._calls: CallThreads | SentCalls
-        if found.name == "threads":
+        if chosen.name == "threads":
             assert most is not None
             self._calls = CallThreads(most, initializer, initargs)
         else:
             self._calls = SentCalls(options, most, initializer, initargs)
-        self._words = f"on {found.name}" + (f", {most} workers" if most else "")
+        self._words = f"on {chosen.name}" + (f", {most} workers" if most else "")
         self._calls.executor_gone = gone(self, self._calls.end_later)
 
     def __repr__(self) -> str:

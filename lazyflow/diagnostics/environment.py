@@ -148,10 +148,10 @@ def _cache(folder: str | None) -> str:
     return f"{folder}, {len(sizes)} files of {_size(sum(sizes))}"
 
 
-def _facts(found: Any) -> str:
-    if not isinstance(found, Mapping):
-        return str(found)
-    return ", ".join(f"{name}: {_facts(value)}" for name, value in found.items())
+def _facts(state: Any) -> str:
+    if not isinstance(state, Mapping):
+        return str(state)
+    return ", ".join(f"{name}: {_facts(value)}" for name, value in state.items())
 
 
 def _size(count: int | None) -> str:

@@ -91,7 +91,7 @@ def by_time(
         times[task.name, task.place].append(task.seconds)
     means = {key: max(sum(each) / len(each), 1e-9) for key, each in times.items()}
     longest = max(means.values(), default=1.0)
-    found = []
+    drawn = []
     for vertex, (name, line) in zip(vertices, keys, strict=True):
         key = shown(name), shown_end(line)
         if vertex.kind != "value" and key in means:
@@ -101,8 +101,8 @@ def by_time(
                 vertex, title=f"{title}\n{vertex.title}",
                 fill=_light(_RED + (_GREEN - _RED) * share),
             )
-        found.append(vertex)
-    return found
+        drawn.append(vertex)
+    return drawn
 
 
 def _light(hue: float) -> str:

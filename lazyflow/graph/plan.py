@@ -639,8 +639,8 @@ def explain_plan(wanted: Sequence[Task]) -> str:
     return Explanation("\n".join(words))
 
 
-def _counted(count: int, one: str = "task", many: str = "tasks") -> str:
-    return f"{count:,} {one if count == 1 else many}"
+def _counted(count: int, singular: str = "task", plural: str = "tasks") -> str:
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 def merge(plan: Plan, optimize: bool = True) -> Plan:

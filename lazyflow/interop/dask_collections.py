@@ -152,16 +152,16 @@ _parts: WeakTable[Any, _Parts] = WeakTable()
 def dask_parts(x: Any) -> _Parts:
     """Return the parts of a lazy value for dask; the same object as long as the value exists."""
     subject = x.expr if isinstance(x, Array) else x
-    found = _parts.get(subject)
-    if found is None:
+    known = _parts.get(subject)
+    if known is None:
         made, tasks = None, [x]
         if isinstance(x, Collection):
             (made,) = type(x).__lazyflow_optimize__([x])
             tasks = list(made.__lazyflow_tasks__())
         graph, keys = _graph(tasks, {})
         layers = HighLevelGraph.from_collections(f"lazyflow-{uuid4()}", graph)
-        found = _parts.setdefault(subject, _Parts(layers, keys, None if made is x else made))
-    return found
+        known = _parts.setdefault(subject, _Parts(layers, keys, None if made is x else made))
+    return known
 
 
 @normalize_token.register(DaskCollection)

@@ -79,21 +79,21 @@ def _by_blocks(array: Any, by: Any, agg: Any, options: Any, theirs: Any) -> Arra
 
     def chunk(block: Any, by_block: Any, **_: Any) -> Any:
         own = by_block[(0,) * (block.ndim - by.ndim)]
-        found = flox.core.chunk_reduce(
+        reduced = flox.core.chunk_reduce(
             block, own, func=agg.chunk, axis=axis, expected_groups=groups,
             fill_value=agg.fill_value["intermediate"], dtype=agg.dtype["intermediate"],
             reindex=True, user_dtype=agg.dtype["user"], engine=options["engine"],
             sort=options["sort"],
         )
-        return found["intermediates"]
+        return reduced["intermediates"]
 
     def combine(parts: Any, **_: Any) -> Any:
-        found = []
+        combined = []
         for k, together in enumerate(agg.simple_combine):
             stacked = np.concatenate([np.expand_dims(part[k], -2) for part in parts], axis=-2)
             with np.errstate(all="ignore"):
-                found.append(together(stacked, axis=(-2,), keepdims=True)[..., 0, :])
-        return found
+                combined.append(together(stacked, axis=(-2,), keepdims=True)[..., 0, :])
+        return combined
 
     def aggregate(parts: Any, **_: Any) -> Any:
         results = {"groups": np.asarray(groups), "intermediates": combine(parts)}

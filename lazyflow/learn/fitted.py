@@ -287,24 +287,24 @@ def fitted_arrays(model: Any) -> dict[str, Any]:
     >>> fitted_arrays(SimpleNamespace(C=1.0, coef_=np.ones(2)))
     {'coef_': array([1., 1.])}
     """
-    found = _state_of(model)
-    public = {name for name in found if name.endswith("_") and not name.startswith("_")}
+    learned = _state_of(model)
+    public = {name for name in learned if name.endswith("_") and not name.startswith("_")}
     if public <= _LABELS:
         return {}
     features = getattr(model, "n_features_in_", None)
-    if type(features) is int and np.shape(found.get("coef_", 0))[-1:] != (features,):
-        found["n_features_in_"] = features
-    return found
+    if type(features) is int and np.shape(learned.get("coef_", 0))[-1:] != (features,):
+        learned["n_features_in_"] = features
+    return learned
 
 
 def _state_of(model: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     copies: dict[int, Any] = {}  # one array by two names stays one: SGD* writes by either
     for name, value in _fitted(model):
         private = name.startswith("_")
         if _is_estimator(value):
             inner = _state_of(value)
-            found.update({name: inner} if inner else {})
+            state.update({name: inner} if inner else {})
         elif _holds_model(value):
             raise ValueError(
                 f"this {type(model).__name__} keeps what it learned in {name}, which is no array: "
@@ -316,14 +316,14 @@ def _state_of(model: Any) -> dict[str, Any]:
             )
             raise ValueError(f"{name} of {type(model).__name__} is sparse; {advice}")
         elif _is_array(value, private):
-            found[name] = copies.setdefault(id(value), np.array(value))
+            state[name] = copies.setdefault(id(value), np.array(value))
         elif (type(value) is float and not private) or (name, type(value)) == _SEEN:
-            found[name] = value
+            state[name] = value
         elif isinstance(value, list | tuple) and value and all(
             isinstance(x, np.ndarray) and _is_array(x, private) for x in value
         ):
-            found[name] = type(value)(np.array(x) for x in value)
-    return found
+            state[name] = type(value)(np.array(x) for x in value)
+    return state
 
 
 def _fitted(model: Any) -> Iterator[tuple[str, Any]]:

@@ -189,15 +189,15 @@ def info() -> dict[str, Any]:
     >>> print(info()["memory"]["persisted"])
     {'held_bytes': 0, 'spilled_bytes': 0}
     """
-    found = {
+    states = {
         name: scheduler.info()
         for name, scheduler in tuple(installed.items())
         if provides(scheduler, ReportsInfo)
     }
-    workers = found.get("processes", {}).get("workers", ())
+    workers = states.get("processes", {}).get("workers", ())
     names = ("held_bytes", "spilled_bytes")
     theirs = {name: sum(worker[name] for worker in workers) for name in names}
-    return Info({**found, "memory": {**spilling.facts(), "workers": theirs}})
+    return Info({**states, "memory": {**spilling.facts(), "workers": theirs}})
 
 
 class Info(dict[str, Any]):

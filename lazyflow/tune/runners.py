@@ -94,17 +94,17 @@ class TrialRunner:
         self._join()
 
     def _next(self) -> TrialEvent:
-        found = self._reports.get()
-        if isinstance(found, BaseException):
+        event = self._reports.get()
+        if isinstance(event, BaseException):
             self._join()
             try:
-                raise found
+                raise event
             finally:
-                del found
-        assert found is not None
-        if isinstance(found, TrialReturned):
+                del event
+        assert event is not None
+        if isinstance(event, TrialReturned):
             self._join()
-        return found
+        return event
 
     def _join(self) -> None:
         assert self._thread is not None

@@ -108,9 +108,9 @@ class AdviceWindow:
             return
         tasks: list[TaskRecord] = list(self._calls.take_records(self._start, words))
         runs: list[RunRecord] = []
-        for each in self._runs:
-            tasks += each.task_records(len(runs), self._start, words)
-            runs.append(each.run_record(self._start, words))
+        for recording in self._runs:
+            tasks += recording.task_records(len(runs), self._start, words)
+            runs.append(recording.run_record(self._start, words))
         tasks.sort(key=attrgetter("start"))
         idle, now = self._idle, idle_seconds()
         usage = [use for use in self._meter.records(self._start) if use.time > 0]
@@ -118,7 +118,7 @@ class AdviceWindow:
             tasks, runs, seconds, None if idle is None or now is None else now - idle,
             usage=usage, limit=memory_limit(usage),
         )
-        latest = {(each.rule, each.place): each for each in [*self.found, *advice(evidence)]}
+        latest = {(piece.rule, piece.place): piece for piece in [*self.found, *advice(evidence)]}
         self.found = list(latest.values())[-_MOST_ADVICE:]
         self._clear()
 

@@ -249,30 +249,30 @@ def usage_bars(
     """
     names: dict[float, str] = {}
     groups: dict[str, list[UsageBar]] = {_OWN: [], _WORKERS: [], _CPU: []}
-    most = max((each.total for each in usage), default=0)
-    cores = max((each.cpu for each in usage), default=0.0)
+    most = max((record.total for record in usage), default=0)
+    cores = max((record.cpu for record in usage), default=0.0)
     if most:
         names[lane + (HEIGHT - 1) / 2] = f"memory, to {format_bytes(most)}"
         floor, lane = lane + HEIGHT - 0.6, lane + HEIGHT
     if cores:
         names[lane + (HEIGHT - 1) / 2] = f"CPU, to {cores:.2g} cores"
     left = 0.0
-    for each in usage:
-        here, workers = each.memory or 0, each.worker_memory
+    for record in usage:
+        here, workers = record.memory or 0, record.worker_memory
         words = (
             f"{format_bytes(here)} here, {format_bytes(workers)} in workers" if most else "unknown",
-            f"{each.cpu:.2g} cores in use",
+            f"{record.cpu:.2g} cores in use",
         )
-        span = left, each.time
+        span = left, record.time
         if most:
-            own, whole = floor - _share(here, most), floor - _share(each.total, most)
+            own, whole = floor - _share(here, most), floor - _share(record.total, most)
             groups[_OWN].append(UsageBar(*span, own, floor, _USAGE_COLORS[_OWN], *words))
             groups[_WORKERS].append(UsageBar(*span, whole, own, _USAGE_COLORS[_WORKERS], *words))
         if cores:
             base = lane + HEIGHT - 0.6
-            top = base - _share(each.cpu, cores)
+            top = base - _share(record.cpu, cores)
             groups[_CPU].append(UsageBar(*span, top, base, _USAGE_COLORS[_CPU], *words))
-        left = each.time
+        left = record.time
     return names, {
         label: high for label, bars in groups.items()
         if (high := [bar for bar in bars if bar.top < bar.bottom])

@@ -138,19 +138,19 @@ def hottest(samples: Iterable[SampledStack]) -> list[HotLine]:
     >>> hottest([SampledStack("f", deep, 3, 0.03), SampledStack("abs", (), 1, 0.01)])[1]
     HotLine(place='', function='abs', share=0.25, seconds=0.01, samples=1, code='')
     """
-    found: dict[Any, tuple[int, float]] = {}
+    totals: dict[Any, tuple[int, float]] = {}
     for function, stack, looks, seconds in samples:
         key: Any = stack[-1] if stack else (function, "", 0)
         for line in reversed(stack):
             if _is_programs(line):
                 key = line
                 break
-        before, time = found.get(key, (0, 0.0))
-        found[key] = looks + before, seconds + time
-    whole = sum(seconds for _, seconds in found.values()) or 1.0
+        before, time = totals.get(key, (0, 0.0))
+        totals[key] = looks + before, seconds + time
+    whole = sum(seconds for _, seconds in totals.values()) or 1.0
     lines = [
         HotLine(place_of(key), short_name(key), time / whole, time, looks, code_of(key))
-        for key, (looks, time) in found.items()
+        for key, (looks, time) in totals.items()
     ]
     return sorted(lines, key=lambda line: (-line.seconds, line.place, line.function))
 

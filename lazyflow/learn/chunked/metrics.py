@@ -340,16 +340,16 @@ def _are_doubtful(y_true: Any, y_pred: Any) -> bool:
 
 def _columns(y_true: Any, y_pred: Any, weights: Any) -> list[np.ndarray[Any, Any]]:
     check_consistent_length(y_true, y_pred, weights)
-    found = []
+    columns = []
     for y in (y_true, y_pred):
         assert_all_finite(y)
-        found.append((y[:, None] if y.ndim == 1 else y).astype(np.float64))
-    n_true, n_pred = [y.shape[1] for y in found]
+        columns.append((y[:, None] if y.ndim == 1 else y).astype(np.float64))
+    n_true, n_pred = [y.shape[1] for y in columns]
     if n_true != n_pred:
         raise ValueError(
             f"y_true and y_pred have different number of output ({n_true}!={n_pred})"
         )
-    return found
+    return columns
 
 
 def _squared_errors(y_true: Any, y_pred: Any, weights: Any) -> np.ndarray[Any, Any]:

@@ -213,19 +213,19 @@ def _moments(scaler: StandardScaler, X: Array, sample_weight: Any) -> ColumnMome
         given = weights
         if not (scaler.with_mean or scaler.with_std):
             weights = None  # only values are counted: so does scikit-learn
-    found = sums_by_column(_moments_of_block, X, weights)
-    rows = found[0].rows
+    parts = sums_by_column(_moments_of_block, X, weights)
+    rows = parts[0].rows
     if not rows:
         raise ValueError(
             f"Found array with 0 sample(s) (shape=(0, {X.shape[1]})) while a minimum of 1 is "
             "required by StandardScaler."
         )
-    unseen = weights is None or not any(part.weight.any() for part in found)
+    unseen = weights is None or not any(part.weight.any() for part in parts)
     # Or all values are NaN, which scikit-learn fits.
     if given is not None and unseen and not (la.asarray(given) != 0).any().compute():
         raise ValueError("Sample weights must contain at least one non-zero number.")
     columns = [np.concatenate(each) for each in zip(
-        *[(part.weight, part.origin, part.offset, part.squares) for part in found], strict=True)]
+        *[(part.weight, part.origin, part.offset, part.squares) for part in parts], strict=True)]
     return ColumnMoments(rows, *columns)
 
 
@@ -263,10 +263,10 @@ def _moments_so_far(scaler: StandardScaler) -> ColumnMoments:
     return ColumnMoments(0, weight, np.where(some, mean, 0), np.zeros(n), squares)
 
 
-def _set_fitted(scaler: StandardScaler, found: ColumnMoments, counted: np.dtype[Any]) -> None:
-    weight = np.where(found.weight != 0, found.weight, np.nan)
-    mean, var = found.mean + 0 * weight, found.squares / weight
-    seen = found.weight.astype(counted)
+def _set_fitted(scaler: StandardScaler, moments: ColumnMoments, counted: np.dtype[Any]) -> None:
+    weight = np.where(moments.weight != 0, moments.weight, np.nan)
+    mean, var = moments.mean + 0 * weight, moments.squares / weight
+    seen = moments.weight.astype(counted)
     scaler.n_samples_seen_ = seen[0] if (seen == seen[0]).all() else seen
     scaler.mean_ = mean if scaler.with_mean or scaler.with_std else None
     scaler.var_ = var if scaler.with_std else None
@@ -274,5 +274,5 @@ def _set_fitted(scaler: StandardScaler, found: ColumnMoments, counted: np.dtype[
     if scaler.with_std:
         # What rounding alone makes of equal values counts as no deviation.
         eps = np.finfo(np.float64).eps
-        constant = var <= found.weight * eps * var + (found.weight * mean * eps) ** 2
+        constant = var <= moments.weight * eps * var + (moments.weight * mean * eps) ** 2
         scaler.scale_ = np.where(constant, 1.0, np.sqrt(var))

@@ -193,16 +193,16 @@ def _shuffled(arrays: Sequence[Any], draws: _Draws, stratify: Any) -> list[Any]:
         adjust_chunks={"i": used}, align_arrays=False, concatenate=True, name="draw rows",
     )
     places = None
-    found: list[Any] = []
+    split: list[Any] = []
     for x in arrays:
         if isinstance(x, Array):
-            found.append(_taken(x, _train_rows, picks, counts, draws.train))
-            found.append(_taken(x, _test_rows, picks, counts, draws.test))
+            split.append(_taken(x, _train_rows, picks, counts, draws.train))
+            split.append(_taken(x, _test_rows, picks, counts, draws.test))
             continue
         if places is None:
             places = _places(picks.compute(), draws)
-        found += [_safe_indexing(x, place) for place in places]
-    return found
+        split += [_safe_indexing(x, place) for place in places]
+    return split
 
 
 def _picks(key: int, start: float, counts: Any, labels: Any = None) -> np.ndarray[Any, Any]:

@@ -154,16 +154,16 @@ def fitting(
     count = sum(is_lazy(part[0]) for part in parts)
     if not count or limit is None or most <= limit or not is_lazy(parts[0][0]):
         return parts, True
-    found: list[tuple[Any, ...]] = []
+    ready: list[tuple[Any, ...]] = []
     nbytes = 0
-    while len(found) < len(parts):
-        some = parts[len(found):2 * len(found) + 1]
+    while len(ready) < len(parts):
+        some = parts[len(ready):2 * len(ready) + 1]
         (kept,) = persist([tuple(part) for part in some], **run)
-        found += map(tuple, kept)
+        ready += map(tuple, kept)
         nbytes += sum(compute(*[_nbytes(part[0]) for part in kept], **run))
-        if nbytes * len(parts) > limit * len(found):
+        if nbytes * len(parts) > limit * len(ready):
             return parts, False
-    return found, True
+    return ready, True
 
 
 def room_for_rows(run: dict[str, Any]) -> int | None:
@@ -369,9 +369,9 @@ def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) 
             values = values.rechunk({0: tuple(sizes)})
         if values.ndim == 2 and values.numblocks[1] > 1:
             values = values.rechunk({1: -1})
-        found = list(to_delayed(values).reshape(values.numblocks[0]))
+        pieces = list(to_delayed(values).reshape(values.numblocks[0]))
     elif is_chunked(values):
-        found = listed(values, name)
+        pieces = listed(values, name)
     else:
         check_dense(values, name)
         values = np.asarray(values)
@@ -380,10 +380,10 @@ def _like_rows(values: Any, name: str, count: int, sizes: Sequence[int] | None) 
             raise ValueError(f"{name} is one number; needed is one for each of {sum(sizes)} rows")
         _check_length(len(values), sum(sizes), name)
         edges = accumulate(sizes, initial=0)
-        found = [values[a:b] for a, b in pairwise(edges)]
-    if len(found) != count:
-        raise ValueError(f"{name} has {len(found)} chunks, X has {count}: cut both the same way")
-    return found
+        pieces = [values[a:b] for a, b in pairwise(edges)]
+    if len(pieces) != count:
+        raise ValueError(f"{name} has {len(pieces)} chunks, X has {count}: cut both the same way")
+    return pieces
 
 
 def _check_length(length: int, rows: int, name: str) -> None:

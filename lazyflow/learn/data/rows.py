@@ -401,27 +401,27 @@ def checked_weights(weight: Any, rows: int, place: Place) -> np.ndarray:
     array([1., 2.])
     """
     check_dense(weight, "sample_weight", f": sample_weight of {place}")
-    found = np.asarray(weight)
-    if found.dtype.kind not in "fiub":
+    checked = np.asarray(weight)
+    if checked.dtype.kind not in "fiub":
         raise ValueError(
-            f"sample_weight of {place} has the dtype {found.dtype}; needed are real numbers"
+            f"sample_weight of {place} has the dtype {checked.dtype}; needed are real numbers"
         )
-    found = np.ascontiguousarray(found, np.float64)
-    if found.shape != (rows,):
+    checked = np.ascontiguousarray(checked, np.float64)
+    if checked.shape != (rows,):
         raise ValueError(
-            f"sample_weight of {place} has the shape {found.shape}; needed is ({rows},)"
+            f"sample_weight of {place} has the shape {checked.shape}; needed is ({rows},)"
         )
-    if not np.isfinite(found).all():
-        row = int(np.argwhere(~np.isfinite(found))[0, 0])
-        name = "NaN" if np.isnan(found[row]) else "infinity"
+    if not np.isfinite(checked).all():
+        row = int(np.argwhere(~np.isfinite(checked))[0, 0])
+        name = "NaN" if np.isnan(checked[row]) else "infinity"
         raise ValueError(f"Input sample_weight contains {name}: {place.row(row)}")
-    if (found < 0).any():
-        row = int(np.argwhere(found < 0)[0, 0])
+    if (checked < 0).any():
+        row = int(np.argwhere(checked < 0)[0, 0])
         raise ValueError(
             f"Negative values in data passed to `sample_weight`: {place.row(row)}, has "
-            f"{found[row]}"
+            f"{checked[row]}"
         )
-    return found
+    return checked
 
 
 @dataclass(frozen=True)
@@ -522,29 +522,29 @@ def kept_rows(
     ValueError: chunk 1 of X has 2 features, chunk 0 has 1
     """
     if places is None:
-        places = [each._replace(chunk=k) for k, each in enumerate(places_of(parts, None))]
+        places = [place._replace(chunk=k) for k, place in enumerate(places_of(parts, None))]
     kept = [_checked(part, targets, place) for part, place in zip(parts, places, strict=True)]
     if keep:
         (kept,) = persist(kept, **run)
-    found = compute(*[each[3] for each in kept], **run)
-    kept = [each[:3] for each in kept]
-    names = _check(found)
-    if len({each.dtype for each in found}) > 1:
+    summaries = compute(*[part[3] for part in kept], **run)
+    kept = [part[:3] for part in kept]
+    names = _check(summaries)
+    if len({summary.dtype for summary in summaries}) > 1:
         kept = [(_as_double(X), y, weight) for X, y, weight in kept]
         if keep:
             (kept,) = persist(kept, **run)
-    chunks, sizes = list(kept), [each.rows for each in found]
+    chunks, sizes = list(kept), [summary.rows for summary in summaries]
     if join_small and keep:
-        chunks, sizes = _brought_together(kept, found, run)
-    total = math.fsum(part for each in found for part in each.weight)
+        chunks, sizes = _brought_together(kept, summaries, run)
+    total = math.fsum(weight for summary in summaries for weight in summary.weight)
     present = None
-    if found[0].present is not None:
-        present = np.sum([each.present for each in found], axis=0)
+    if summaries[0].present is not None:
+        present = np.sum([summary.present for summary in summaries], axis=0)
     return Rows(
-        [RowChunk(*chunk) for chunk in chunks], sizes, found[0].features, targets, total,
-        np.sum([each.sums for each in found], axis=0) / total, present,
-        sum(each.nbytes for each in found), keep, names,
-        np.result_type(*[each.dtype for each in found]),
+        [RowChunk(*chunk) for chunk in chunks], sizes, summaries[0].features, targets, total,
+        np.sum([summary.sums for summary in summaries], axis=0) / total, present,
+        sum(summary.nbytes for summary in summaries), keep, names,
+        np.result_type(*[summary.dtype for summary in summaries]),
     )
 
 
@@ -554,38 +554,39 @@ def _checked(part: RowChunk, targets: Targets, place: Place) -> tuple[Any, ...]:
     return X, y, None if part.weight is None else weight, summary
 
 
-def _check(found: Sequence[PartSummary]) -> tuple[str, ...] | None:
+def _check(summaries: Sequence[PartSummary]) -> tuple[str, ...] | None:
     """Refuse what no chunk alone shows; return the names of the columns, where any chunk has some.
 
     Chunks without names go with any."""
-    named = next((k for k, each in enumerate(found) if each.names), 0)
-    for k, each in enumerate(found):
-        if each.names is not None and each.names != found[named].names:
+    named = next((k for k, summary in enumerate(summaries) if summary.names), 0)
+    for k, summary in enumerate(summaries):
+        if summary.names is not None and summary.names != summaries[named].names:
             raise ValueError(
-                f"chunk {k} of X has the columns {list(each.names)!r:.200}, chunk {named} has "
-                f"{list(found[named].names or ())!r:.200}: bring all chunks in one order first, "
-                "as by chunk[names]"
+                f"chunk {k} of X has the columns {list(summary.names)!r:.200}, chunk {named} has "
+                f"{list(summaries[named].names or ())!r:.200}: bring all chunks in one order "
+                "first, as by chunk[names]"
             )
-        if each.features != found[0].features:
+        if summary.features != summaries[0].features:
             raise ValueError(
-                f"chunk {k} of X has {each.features} features, chunk 0 has {found[0].features}"
+                f"chunk {k} of X has {summary.features} features, chunk 0 has "
+                f"{summaries[0].features}"
             )
-        if (each.present is None) != (found[0].present is None):
+        if (summary.present is None) != (summaries[0].present is None):
             raise TypeError(f"chunks 0 and {k} of X are not both sparse, or both dense")
-    rows, d = sum(each.rows for each in found), found[0].features
+    rows, d = sum(summary.rows for summary in summaries), summaries[0].features
     if not rows or not d:
         raise ValueError(f"Found array with {rows} sample(s) and {d} feature(s): needed is 1 each")
-    if not any(each.weight[0] > 0 for each in found):
+    if not any(summary.weight[0] > 0 for summary in summaries):
         raise ValueError("Sample weights must contain at least one non-zero number.")
-    return found[named].names
+    return summaries[named].names
 
 
 def _brought_together(
-    kept: Sequence[Any], found: Sequence[PartSummary], run: dict[str, Any]
+    kept: Sequence[Any], summaries: Sequence[PartSummary], run: dict[str, Any]
 ) -> tuple[list[Any], list[int]]:
     """Return chunks and their sizes, where small neighbours are one."""
-    groups = groups_of([each.nbytes for each in found])
-    sizes = [sum(found[k].rows for k in group) for group in groups]
+    groups = groups_of([summary.nbytes for summary in summaries])
+    sizes = [sum(summaries[k].rows for k in group) for group in groups]
     if len(groups) == len(kept):
         return list(kept), sizes
     chunks = []

@@ -216,7 +216,7 @@ class LinearEstimator(BaseEstimator, ABC):
             return rule.callback is not None and rule.callback(progress)
 
         try:
-            found = solver(rule._replace(callback=callback))
+            solution = solver(rule._replace(callback=callback))
         except BaseException:
             if seen:  # warm_start=True goes on from here
                 last = seen[-1]
@@ -225,18 +225,18 @@ class LinearEstimator(BaseEstimator, ABC):
                     last.passes, "",
                 ))
             raise
-        self._keep(found)
-        if found.message:
-            warnings.warn(found.message, ConvergenceWarning, stacklevel=users_depth())
+        self._keep(solution)
+        if solution.message:
+            warnings.warn(solution.message, ConvergenceWarning, stacklevel=users_depth())
 
-    def _keep(self, found: Solution) -> None:
-        self._keep_theta(found.theta)
-        self.history_ = found.history
-        self.converged_ = found.converged
-        self.gap_ = found.gap
-        self.decrement_ = found.decrement
-        self.n_passes_ = found.n_passes
-        self._keep_count(max(int(found.history["iteration"][-1]), 1))
+    def _keep(self, solution: Solution) -> None:
+        self._keep_theta(solution.theta)
+        self.history_ = solution.history
+        self.converged_ = solution.converged
+        self.gap_ = solution.gap
+        self.decrement_ = solution.decrement
+        self.n_passes_ = solution.n_passes
+        self._keep_count(max(int(solution.history["iteration"][-1]), 1))
 
     def _keep_count(self, iterations: int) -> None:
         self.n_iter_: Any = iterations

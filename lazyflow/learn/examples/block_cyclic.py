@@ -68,15 +68,15 @@ def cyclic(rows: Rows, l2: float, epochs: int) -> list[np.ndarray]:
     theta: Any = np.zeros(rows.n_features)
     average: Any = np.zeros(rows.n_features)
     tables: list[Any] = [np.zeros(size) for size in rows.sizes]
-    found = []
+    thetas = []
     for epoch in range(epochs):
         for k, chunk in enumerate(rows.chunks):
             theta, tables[k], average = visit(
                 chunk.X, chunk.y[:, 0], rows.n, theta, tables[k], average, step, l2, (epoch, k)
             )
         theta, tables, average = persist(theta, tables, average)
-        found.append(theta.compute())
-    return found
+        thetas.append(theta.compute())
+    return thetas
 
 
 class Stall(NamedTuple):

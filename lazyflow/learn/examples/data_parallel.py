@@ -149,14 +149,14 @@ def main(scheduler: str = "threads", epochs: int = EPOCHS) -> Compared:
         network.set_weights(training.weights())
     expected, _one = alone(data)
     accuracy = network.accuracy(X_test, y_test)
-    found = Compared(losses, losses == expected, accuracy)
+    compared = Compared(losses, losses == expected, accuracy)
     print(f"  {'epoch':>6}  {'loss':>8}")
     per_epoch = len(data) // epochs
     for epoch in range(epochs):
         mean = np.mean(losses[epoch * per_epoch : (epoch + 1) * per_epoch])
         print(f"  {epoch + 1:>6}  {mean:>8.4f}")
-    equal = "equal" if found.are_equal else "DIFFERENT"
+    equal = "equal" if compared.are_equal else "DIFFERENT"
     verdict = "ok" if accuracy >= GOAL else "MISSED"
     print(f"  losses of one process, bit for bit: {equal}")
     print(f"  accuracy on the test rows {accuracy:.4f}; goal >= {GOAL}  {verdict}")
-    return found
+    return compared

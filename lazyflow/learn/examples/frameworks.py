@@ -171,8 +171,8 @@ def keras_model() -> Any:
 
         @cached_property
         def _trainer(self) -> KerasTrainer:
-            def squared(y: Any, found: Any) -> Any:
-                return keras.ops.mean((found - y) ** 2)
+            def squared(y: Any, predicted: Any) -> Any:
+                return keras.ops.mean((predicted - y) ** 2)
 
             return KerasTrainer(self, squared, lambda _: keras.optimizers.SGD(RATE))
 

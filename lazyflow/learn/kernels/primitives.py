@@ -130,17 +130,17 @@ def addresses_of(arrays: Sequence[Any]) -> Addresses:
     if arrays[0] is None:
         return _NOWHERE
     like = np.empty((0, *arrays[0].shape[1:]), arrays[0].dtype)
-    for each in arrays:
-        if each.dtype != like.dtype or each.shape[1:] != like.shape[1:] or (
-            not each.flags.c_contiguous
+    for chunk in arrays:
+        if chunk.dtype != like.dtype or chunk.shape[1:] != like.shape[1:] or (
+            not chunk.flags.c_contiguous
         ):
             wanted = f"({', '.join(['rows', *map(str, like.shape[1:])])}{',' * (like.ndim == 1)})"
             raise TypeError(
                 f"a kernel needs arrays in C order, all {wanted} of {like.dtype}, not "
-                f"{each.shape} of {each.dtype}"
+                f"{chunk.shape} of {chunk.dtype}"
             )
-    first = np.array([each.__array_interface__["data"][0] for each in arrays], np.int64)
-    return Addresses(first, np.cumsum([len(each) for each in arrays]), like)
+    first = np.array([chunk.__array_interface__["data"][0] for chunk in arrays], np.int64)
+    return Addresses(first, np.cumsum([len(chunk) for chunk in arrays]), like)
 
 
 @machine_code
@@ -264,15 +264,15 @@ def add_rows(
     d = X.shape[1]
     pairs = (high - low) // 2 * 2
     for i in range(0, pairs, 2):
-        one, other, row = factors[i], factors[i + 1], low + i
+        first, second, row = factors[i], factors[i + 1], low + i
         for j in range(d):
-            out[j] += one * X[row, j] + other * X[row + 1, j]
-        out[d] += one + other
+            out[j] += first * X[row, j] + second * X[row + 1, j]
+        out[d] += first + second
     if pairs < high - low:
-        one = factors[pairs]
+        first = factors[pairs]
         for j in range(d):
-            out[j] += one * X[high - 1, j]
-        out[d] += one
+            out[j] += first * X[high - 1, j]
+        out[d] += first
 
 
 @machine_code

@@ -312,10 +312,10 @@ def take_steps(
     Xs, ys, weights = zip(*chunks, strict=True)
     state = loss.kind, theta, table, average
     how = addresses_of(ys), addresses_of(weights), starts, block, feature, sizes
-    found: SagaState
+    after: SagaState
     if not issparse(Xs[0]):
-        found = _dense_steps(*state, addresses_of(Xs), *how, fixed)
-        return found
+        after = _dense_steps(*state, addresses_of(Xs), *how, fixed)
+        return after
     if fixed:
         raise ValueError("fixed=True is for dense rows: each sparse row updates table and average")
     places = np.result_type(*[each for X in Xs for each in (X.indices, X.indptr)])
@@ -324,8 +324,8 @@ def take_steps(
         for X in Xs
     ]
     rows = _SparseRows(*map(addresses_of, zip(*parts, strict=True)))
-    found = _sparse_steps(*state, rows, *how)
-    return found
+    after = _sparse_steps(*state, rows, *how)
+    return after
 
 
 # -- the step of one coefficient ------------------------------------------------------------------

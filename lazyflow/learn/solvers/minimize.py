@@ -151,9 +151,9 @@ def _limits(bounds: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low.reshape(x.shape), high.reshape(x.shape)
 
 
-def _slope(value: float, one: tuple[float, float], other: tuple[float, float]) -> float:
+def _slope(value: float, first: tuple[float, float], second: tuple[float, float]) -> float:
     """Return the slope at 0 of the parabola through `value` there and two points (at, value)."""
-    (p, at_p), (q, at_q) = one, other
+    (p, at_p), (q, at_q) = first, second
     return ((at_p - value) * (q / p) - (at_q - value) * (p / q)) / (q - p)
 
 

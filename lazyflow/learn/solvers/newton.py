@@ -54,21 +54,21 @@ def newton(problem: Problem, start: np.ndarray, rule: StopRule) -> Solution:
             break
         if last and every > 1:
             every, at = 1, at._replace(hessian=None)
-        found = _stepped(history, at, every, last)
-        if found is None and every > 1:
+        stepped = _stepped(history, at, every, last)
+        if stepped is None and every > 1:
             every = 1
-            found = _stepped(history, at._replace(hessian=None), every, last)
-        if found is None:
+            stepped = _stepped(history, at._replace(hessian=None), every, last)
+        if stepped is None:
             advice = "the objective can't be lowered any further in float64, so raise tol"
             break
-        if not np.isfinite(found.value):
+        if not np.isfinite(stepped.value):
             advice = "squares of the rows overflow, so scale the features"
             break
-        if found is at:
+        if stepped is at:
             break  # as good as float64 tells
-        if every > 1 and (found.length < 1 or _largest(found) > _LEFT * _largest(at)):
-            every, found = 1, found._replace(hessian=None)
-        at = found
+        if every > 1 and (stepped.length < 1 or _largest(stepped) > _LEFT * _largest(at)):
+            every, stepped = 1, stepped._replace(hessian=None)
+        at = stepped
         if last:
             history.record(iteration + 1, at.theta, at.value, at.gradient, at.length)
             break
@@ -106,10 +106,10 @@ def _stepped(history: History, at: _Point, every: int, last: bool) -> _Point | N
         length /= 2
 
 
-def _is_rounding(found: _Point, at: _Point) -> bool:
+def _is_rounding(stepped: _Point, at: _Point) -> bool:
     """Whether a step halves the gradient, and changes the value by no more than rounding does."""
-    near = abs(found.value - at.value) <= 8 * np.finfo(float).eps * abs(at.value)
-    return bool(near and _largest(found) < _largest(at) / 2)
+    near = abs(stepped.value - at.value) <= 8 * np.finfo(float).eps * abs(at.value)
+    return bool(near and _largest(stepped) < _largest(at) / 2)
 
 
 def _evaluated(history: History, theta: np.ndarray, length: float, every: int) -> _Point:

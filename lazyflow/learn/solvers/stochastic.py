@@ -193,16 +193,16 @@ def curvature(
     rows = problem.rows
     if rows.present is not None:
         row = delayed(largest_row)
-        found = [row(chunk.X, chunk.weight, problem.free) for chunk in rows.chunks]
+        bounds = [row(chunk.X, chunk.weight, problem.free) for chunk in rows.chunks]
         terms = rows.n
     else:
         spans = spans or [[(k, 0, size)] for k, size in enumerate(rows.sizes)]
-        found = [
+        bounds = [
             _of_span(largest_curvature, pieces, block, mean, problem.free)
             for pieces in _pieces(problem, spans)
         ]
         terms = -(-rows.n // block)
-    largest = max(compute(*found, **problem.run))
+    largest = max(compute(*bounds, **problem.run))
     return Curvature(problem.loss.bound * largest * terms / rows.total, terms)
 
 

@@ -61,15 +61,15 @@ def class_by_value(cls: type) -> Reduced:
     state = cloudpickle._class_getstate(cls)[0]
     if issubclass(cls, Enum):
         boundary, members = getattr(cls, "_boundary_", None), cls.__members__
-        parts = [(key, _newargs(each), each._value_) for key, each in members.items()]
+        parts = [(key, _newargs(value), value._value_) for key, value in members.items()]
         kept = {k: x for k, x in state.items() if k not in _OF_ENUMS and k not in members}
-        states = {key: _own_state(each) for key, each in members.items()}
+        states = {key: _own_state(value) for key, value in members.items()}
         made = metaclass, name, bases, cls.__module__, boundary, identity, parts
         return _made_enum, made, (home, kept, states), None, None, _filled_enum
     if "__slots__" in vars(cls):
-        slots = [k for k, each in vars(cls).items() if type(each) is MemberDescriptorType]
+        slots = [k for k, value in vars(cls).items() if type(value) is MemberDescriptorType]
         namespace["__slots__"] = [*slots, *({"__dict__", "__weakref__"} & vars(cls).keys())]
-        state = {k: each for k, each in state.items() if k not in slots}
+        state = {k: value for k, value in state.items() if k not in slots}
     how = metaclass, name, bases, namespace, identity
     return _made_class, how, (home, state), None, None, _filled_class
 
