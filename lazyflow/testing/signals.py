@@ -225,7 +225,7 @@ def _ring(rope: int) -> None:
         os.write(rope, b"!")
     except BlockingIOError:  # full: it rings already
         pass
-    except BrokenPipeError:  # nobody is left to hear it
+    except BrokenPipeError:  # the reader is gone
         pass
 
 

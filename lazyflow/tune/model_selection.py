@@ -183,8 +183,8 @@ def _fit_steps(
 ) -> _Prefix | None:
     """Fit the steps of a candidate up to the wanted one.
 
-    If that fails, and it is no error of the search, so it will for each candidate that needs the
-    step: scikit-learn has its own words for that.
+    A step that fails does so again in the task of each candidate that needs it, which reports it
+    in scikit-learn's words.
     """
     start = perf_counter()
     try:

@@ -39,10 +39,8 @@ from lazyflow.tune.trial import RunningTrial, Trial, TrialOrder, TrialReport, Tr
 
 # -- where the functions of trials run: an actor for each trial that is under way ---------
 #
-# The function runs in a thread of the actor's. At each report it waits, and the call by which the
-# search had it go on returns what was reported; the next call says whether it may go on. So the
-# search needs no way from a worker to the caller but the results of calls, which every scheduler
-# has. On sync nothing of this is needed: the function runs in the caller's thread.
+# The search needs no way from a worker to the caller but the results of calls, which every
+# scheduler has. On sync the function runs in the caller's thread, by `run_here`.
 
 
 class TrialReturned(NamedTuple):
@@ -69,7 +67,7 @@ class TrialRunner:
         self._function, self._data = function, data
 
     def begin(self, order: TrialOrder, loaded: None) -> TrialEvent:
-        """Begin a trial, after `load`; its result is an argument, so its error is raised here."""
+        """Begin a trial after `load`; an error of that is raised here, as it is an argument."""
         self._reports, self._answers = SimpleQueue(), SimpleQueue()
         context = contextvars.copy_context()
         context.run(running.set, RunningTrial(order, self._send))
@@ -149,7 +147,7 @@ _idle: dict[str, tuple[bytes, list[Any]]] = {}
 
 
 def _look(future: Any) -> None:
-    """Look at how a call has ended that nobody waits for: nothing is to be said of it."""
+    """Look at the end of a call that nothing waits for, so that its error is not logged."""
     if not future.cancelled():
         future.exception()
 

@@ -304,7 +304,7 @@ def groups_of_visits(
 
 Sampling = Literal["global", "visits"]
 
-_IN_ONE_TASK = 1 << 30  # bytes of rows that one worker is given, if nobody says how to sample
+_IN_ONE_TASK = 1 << 30  # bytes of rows that one worker gets if `sampling` is not given
 _FIRST_CHECK, _CHECKS = 1, 2  # epochs before the first check, and between others
 
 

@@ -104,10 +104,10 @@ class TaskGroup:
     is_given
         Whether the caller gets any of them, and may hold the handle when the run does not.
     is_counted
-        Whether it has one task, and each of its runs counts. Else the deaths of workers count that
-        had it, whether they ran it or not.
+        Whether each run of its only task counts. Else each death of a worker that had it counts,
+        also of one that did not run it.
     runs
-        How many of those there may be.
+        How many runs, or deaths, there may be.
     is_known
         Whether the costs of its tasks, and the sizes of results of theirs that the caller wants,
         were known when it was made.
@@ -486,7 +486,7 @@ class GroupQueue:
     def is_a_share(self, group: TaskGroup) -> bool:
         """Tell whether a group that reads nothing makes one of the caller's many large results.
 
-        Not before all is known of the costs: the first ones go to whoever is free.
+        False until all costs are known: the first groups go to any free worker.
         """
         is_large = any((self.size(i) or 0) > _PACKED for i in group.outputs)
         many = len(self.plan.outputs) >= 2 * self.engine.width()

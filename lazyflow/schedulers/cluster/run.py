@@ -55,7 +55,7 @@ def pending_tasks(run: Any) -> list[str]:
 
 
 class Suspects:
-    """The suspects of a run, and how many runs these have had at the most.
+    """Tasks that may have ended their workers, and the most runs that each may have had.
 
     tasks
         Those that are still to be run alone.

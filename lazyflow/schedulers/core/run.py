@@ -880,7 +880,7 @@ class OffloadedRun(BaseRun):
         """Copy held values here together, where that is quicker than one by one."""
 
 
-# -- the one way to make a run of a plan, for whoever wants it computed -------------------
+# -- the one way to make a run of a plan --------------------------------------------------
 
 
 def make_run(plan: Plan, request: Request, scheduler: Any) -> BaseRun:

@@ -242,7 +242,7 @@ def want(state: State, node: Node) -> None:
 
 
 def unpin(state: State, node: Node) -> None:
-    """Learn that the last holder outside has let go of the value of a node."""
+    """Learn that no one outside the pool holds the value of a node any more."""
     if node.pinned:
         state.refcounts.unpin(node)
         state.refcounts.not_unsafe(node)

@@ -51,8 +51,8 @@ from lazyflow.schedulers.remote.calls import NOTHING, name_only
 # Tasks that could run now, and tasks that wait for a value to reach their worker.
 #
 # A ready task is in the queue of the worker that has most bytes of its inputs, or else in that of
-# its job, where any worker finds it. Taking a task out does not search a queue: its phase and home
-# change, and whatever meets the entry sees that it is out of date.
+# its job, where any worker finds it. A task is taken out without a search: its phase and home
+# change, so that its entry, when it comes up, is seen to be out of date.
 
 
 def _rank(job: Job) -> int | None:

@@ -274,7 +274,7 @@ class Runs:
         else:
             events.unpin(self._state, node)
         run.arrived(node.i, value)
-        del value  # the caller that wakes up now may let go of it, and must be the last that has it
+        del value  # the caller wakes up now, and the value is freed when it drops it
         self._finish_if_made(job)
 
     def report_failure(self, node: Node, error: Any) -> None:

@@ -49,8 +49,8 @@ from lazyflow.store.pickling.unpicklable import Unpicklable, serialization_error
 #
 # The last steps of reductions, run by the caller that waits for them instead of a worker.
 #
-# The partial results of blocks come with the answers of the workers. To send them to one of these
-# and wait for its answer takes 0.3 ms, to merge them some 20 µs. Only functions whose authors say
+# The partial results of blocks come with the answers of the workers. To send them to a worker and
+# wait for its answer takes 0.3 ms, to merge them here some 20 µs. Only functions whose authors say
 # so by an attribute ``_lazyflow_by_caller = True`` are run here: their inputs are small, they don't
 # wait, have no effects, and fail only if an input is wrong. All other functions, and so the user's
 # own, stay in the workers.

@@ -240,7 +240,7 @@ class PoolMemory:
                 known[key] = (buffer, segment)
 
     def drop_constants(self, known: dict[Any, Any]) -> None:
-        """Let go of the memory of arguments that was copied for the tasks of a run."""
+        """Free the memory to which arguments were copied for the tasks of a run."""
         for _, segment in known.values():
             self.segments.remove([segment])
         known.clear()
@@ -299,7 +299,7 @@ class PoolMemory:
             self._drop_arena(segment[0])
 
     def worker_gone(self, member: Borrower) -> None:
-        """Count a dead worker out, and let go of its memory that has no user."""
+        """Count a dead worker out, and free its memory that has no user."""
         self.segments.worker_gone(member)
         serial = member.worker.serial
         for arena in [a for a in self.readers if a % STEP == serial]:
@@ -556,7 +556,7 @@ class PoolValue:
         self.node = node  # whose value to fetch when `value` is None
         self.task = task  # for messages: where the value may live long, only its name
         self.value = value  # an Encoded, counted in
-        if node is not None or value.segments():  # else there is nothing to let go of
+        if node is not None or value.segments():  # else there is nothing to free
             driver.hold(self)
 
     def get(self) -> Any:
