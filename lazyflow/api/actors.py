@@ -3,7 +3,17 @@
 A class marked with `actor` is called as before, but its object lives where the scheduler keeps
 it: in a process of its own on processes and Ray, in a worker of the cluster on distributed, in a
 thread of its own on threads, in the caller's thread on sync. A method call returns a future at
-once; calls run one after the other, in the order in which they were made.
+once; calls run one after the other, in the order in which they were made::
+
+    Actor.method --> BoundMethod() --> ActorCore.call: PendingCalls.make_room, call_of --> host.call
+
+Handles (`Actor`) of one process share an `ActorCore`, whose end ends the actor or, if another
+process has made it, tells that process. State::
+
+    _named :: weak {name: OwnCore}                       under `_names_lock`
+    _borrowed :: weak {(key of the owner, number): BorrowedCore}
+    PendingCalls._calls :: [None]                        an item for each call that has not ended
+    PendingCalls._sleepers :: {Event: number of calls}   callers that sleep until so few are pending
 """
 
 from __future__ import annotations

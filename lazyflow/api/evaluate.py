@@ -1,7 +1,18 @@
 """`compute`, `persist` and `optimize`, which turn lazy values into values.
 
 All three take any nesting of containers, lazy values and plain values. The lazy values of one
-call make one plan, so tasks that they share run once.
+call make one plan, so tasks that they share run once::
+
+    arguments --> Targets: tasks, places --> make_plan --> new_run --> run_to_end --> Targets.fill
+                                                       `--> start_background: persist, submit
+
+State of the process, beside runs::
+
+    observers :: ContextVar of (Observer, ...)      in force where the code runs
+    always_observers :: [Observer]                  of everything; appended to by their owners
+    planned :: ContextVar of RunOptions             of the run for which arrays are being planned
+    _ahead.runs :: deque of weak runs               of each thread: persists that may not be done
+    _warned :: {(scheduler, option)}                options without effect, each warned of once
 """
 
 from __future__ import annotations

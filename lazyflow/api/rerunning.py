@@ -1,7 +1,13 @@
 """Repeated work: `rerun` repeats a failed task, for a debugger; `trace` a graph, with new values.
 
-`rerun` works in the caller's own thread. An optimiser calls the same graph a thousand times with
-other parameters: `trace` builds and plans it once, and a rerun copies a few lists and runs.
+`rerun` works in the caller's own thread, with the inputs that the exception keeps, or with new ones
+if the task ran elsewhere.
+
+An optimiser calls the same graph a thousand times with other parameters: `trace` builds and plans
+it once, and a rerun copies a few lists and runs. State of a `Trace`: ``_built``, None until the
+first call, which makes it under ``_lock``, then never changed: the plan, the `Targets`, and which
+leaf is which argument. All that belongs to one run is in the run, so threads may call a trace at
+once.
 """
 
 from __future__ import annotations

@@ -3,6 +3,19 @@
 Functions are named by digest and opened once per worker. Each task's arguments are pickled by
 themselves: if that fails, or the worker can't open them, only that task fails. Literals and
 functions that are large are not in the bytes: the engine holds them.
+
+A message (`Packer.packed`, read by `Work`) refers to all else by index::
+
+    head, number of the group
+    payloads :: [(digest, payload or index of a dep)]       of each function once
+    options :: [Options]
+    externals :: [("held", dep, number) | ("piece", bytes) | ("failed", culprit)]
+                 inputs from outside the group; with "hidden" before, messages do not show them
+    members :: [(task, function, how, arguments, inputs, options, place, key)]
+                 an input is (0, external) or (1, member)
+    outputs, asked :: [member]                              kept by the engine; wanted by the caller
+
+and the engine turns ``Packer.deps``, the values that it holds, into inputs of its own task.
 """
 
 from __future__ import annotations

@@ -1,7 +1,13 @@
 """Where tasks spend their time: a thread samples their frames while an observer asks for it.
 
 A sample stands for the time since the last one. So a call into C that holds the GIL, during which
-no other thread runs, gets its full time with the next sample, at its line.
+no other thread runs, gets its full time with the next sample, at its line. Of tasks of one thread,
+one inside the other, the innermost is sampled. A task counts only if it still runs after the frames
+were read, since another may have begun before.
+
+A `Sampler` runs until `stop`, or in a worker until no task has run for half a second: ``_is_over``
+says so, and is set under ``_ending``, so that a task which begins at that moment is either seen or
+gets another sampler.
 """
 
 from __future__ import annotations

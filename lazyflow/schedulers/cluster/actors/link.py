@@ -1,6 +1,12 @@
 """The end of actors on the caller's side of an engine, which keeps each in a worker of its own.
 
 Values that the engine holds go to an actor as names: it fetches them in the cluster.
+
+A link belongs to one process of an actor, and the engine's thread alone uses it. What is to be sent
+gathers in ``_next`` until the way is free: then calls, cancelled calls and values go in one
+message. When the process ends, its journal (journal.py) tells which calls had begun and which
+answers were lost on the way: ``_journal`` is its descriptor if the process was on this machine,
+else another process reads it. Until that answer is here, no call is failed or sent again.
 """
 
 from __future__ import annotations
