@@ -46,7 +46,7 @@ from lazyflow.array.nodes.task_parts import named, takes_out
 from lazyflow.array.nodes.views import View, with_axes
 from lazyflow.array.passes.fusion import is_quick
 from lazyflow.array.passes.memory import check_fits
-from lazyflow.array.passes.rewrites import optimize
+from lazyflow.array.passes.rewrites import check_if_on, optimize
 from lazyflow.graph.kinds import ATOM
 from lazyflow.graph.task import HELD, Task, call_arguments
 from lazyflow.schedulers.core.base import HasFiles, Observer, Scheduler, provides
@@ -99,6 +99,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
             made.memory_order,
         ))
         same_line(found[-1], node)
+    check_if_on(found, found, keep)
     return found
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import lazyflow.array as la
 from lazyflow import delayed
+from lazyflow.array import evaluation
 from lazyflow.array.nodes.expr import Expr, LazyDtype, below
 from lazyflow.array.passes import rewrites
 from lazyflow.array.passes.rewrites import PASSES, ExprPass, explain_passes, optimize
@@ -32,17 +33,25 @@ BROKEN = {
     ],
     "lengths that are not known": [(x[x[:, 0] > 1].expr, {"chunks": ((None, None), (3, 3))})],
     "an array in memory": [(x.expr, {"array": np.ones((4, 5))})],
-    "there is a task": [(x.persist(scheduler="sync").expr, {"tasks": ()})],
+    "there is a task": [
+        (x.persist(scheduler="sync").expr, {"tasks": ()}),
+        (x.persist(scheduler="sync").expr, {"whole": (5, 5)}),
+    ],
     "a view has": [
         (x[1:].expr, {"selection": x[2:].expr.selection}),
         ((x + 1).T.expr, {"chunks": ((3, 3), (1, 3))}),
     ],
     "operations on elements": [
         ((x + 1).expr, {"inputs": (fine, (x + 1).expr.inputs[1])}), ((x + 1).expr, {"loop": ()}),
+        ((x + 1).expr, {"dtype_or_lazy": np.dtype("f4")}),
     ],
     "what a program reads": [
         (fused(x + 1), {"inputs": (fine,)}), (fused(x.sum()), {"inputs": (fine,)}),
         (fused(x + 1), {"inputs": (x.expr, x.expr)}),
+    ],
+    "a program reads": [
+        (fused(x + 1), {"inputs": ((x > 1).expr,)}),
+        (fused(x + 1), {"dtype_or_lazy": np.dtype("f4")}),
     ],
     "what is reduced": [(x.var(where=x > 1).expr.inputs[0], {"inputs": (x.expr, fine)})],
     "merged reductions": [(
@@ -50,7 +59,10 @@ BROKEN = {
     )],
     "nodes that a tree": [(la.argmax(x, axis=0).expr, {"inputs": (x.expr, fine), "count": 2}),
                           (la.argmax(x, axis=0).expr, {"inputs": (x.expr, fine), "count": 1})],
-    "what is joined": [(la.concatenate([x, x]).expr, {"inputs": (x.expr, fine)})],
+    "what is joined": [
+        (la.concatenate([x, x]).expr, {"inputs": (x.expr, fine)}),
+        (la.concatenate([x, x]).expr, {"inputs": (x.expr, (x > 1).expr)}),
+    ],
     "axes that are multiplied": [((x @ x.T).expr, {"inputs": (fine, x.T.expr)})],
     "these have the chunks": [(x.cumsum(axis=0).expr, {"inputs": (fine,)})],
     "other chunks are": [((x + 1).cumsum(0).rechunk(4).expr, {"inputs": (x[1:].expr,)})],
@@ -138,18 +150,135 @@ def test_passes_say_what_they_did():
     assert "of 5 nodes are equal to others, and join them" in twice
     assert said(-x)["views down"] == "no view is above an operation"
     assert said((-x)[1:].T)["views down"] == "getitem goes below negative"
-    shared = x.cumsum(axis=0)
-    assert said(shared[:1] + shared[1:2])["views down"] == "getitem stays above cumsum"
     assert said((x + 1).reshape(2, 2, 6) * 2)["reshapes down"] == "goes below add"
-    twice = (x + 1).reshape(2, 2, 6) * (x + 1).sum()
-    assert said(twice)["reshapes down"] == "stays above add"
-    assert said((x + 1).rechunk(2).rechunk(4))["rechunks down"].startswith("1 of 1 rechunks")
-    assert said(x + 1)["rechunks down"] == "no rechunk is needed less"
-    assert said(x @ x.T)["wide blocks"] == "the chunks have to stay"
-    assert said(x @ x.T, keep=False)["wide blocks"] == "no product that has to be wider"
+    assert said((x + 1).rechunk(2).rechunk(4))["rechunks down"] == (
+        "1 of 1 rechunks are dropped: what is below has their chunks"
+    )
+    assert said(x + 1)["rechunks down"] == "there is no rechunk"
+    assert said(x + 1)["reshapes down"] == "there is no reshape"
+    assert said(x + 1, keep=False)["wide blocks"] == "no result is a product"
     y = la.ones((800, 800), chunks=100)
     assert said(y @ y, keep=False)["wide blocks"] == "matmul has 8 x 1 blocks instead of 8 x 8"
     assert la.report(-x, explain=True).startswith("merge equal: 2 nodes, all of them different\n")
+
+
+def logged(caplog, name, arrays, keep=True, fusion=True):
+    """Return what the log has of a pass that ran over arrays."""
+    with caplog.at_level("DEBUG", "lazyflow.passes"):
+        optimize([y.expr for y in arrays], keep, fusion)
+    lines = [record.getMessage() for record in caplog.records]
+    return next(line for line in lines if line.startswith(name)).removeprefix(f"{name}: ")
+
+
+kept, others, more = [x.persist(scheduler="sync") for _ in range(3)]
+exp, sums, line = np.exp(x), x.cumsum(axis=0), x * 2 + 1
+
+
+@pytest.mark.parametrize(("arrays", "words"), [
+    ([sums.rechunk(4)],
+     "192 bytes of cumsum are copied from 4 to 2 blocks: cumsum makes blocks in the chunks of what "
+     "it reads: rechunk that instead"),
+    ([(kept + 1).rechunk(4)],
+     "192 bytes of add are copied from 4 to 2 blocks: kept blocks have the chunks of their "
+     "persist(): rechunk before it"),
+    ([exp.rechunk(4) + 1, exp * 2],
+     "192 bytes of exp are copied from 4 to 2 blocks: exp has 2 users and is made once for all"),
+    ([la.from_delayed(delayed(np.ones)(4), (4,), float).rechunk(2)],
+     "32 bytes of ones are copied from 1 to 2 blocks: ones has the chunks that it was made with: "
+     "choose them there"),
+    ([(x + 1).rechunk(4), sums.rechunk(4)],
+     "1 of 2 rechunks are dropped: what is below has their chunks; 192 bytes of cumsum are copied "
+     "from 4 to 2 blocks: cumsum makes blocks in the chunks of what it reads: rechunk that "
+     "instead"),
+    ([la.concatenate([la.ones(8).persist(scheduler="sync")] * 2).rechunk(((7, 9),))],
+     "1 of 1 rechunks are cut where the parts that are joined below end"),
+])
+def test_the_log_says_what_rechunks_copy(caplog, arrays, words):
+    assert logged(caplog, "rechunks down", arrays) == words
+
+
+@pytest.mark.parametrize(("arrays", "words"), [
+    ([sums[:1] + sums[1:2]],
+     "getitem stays above cumsum: 2 users read 12 elements of its 24, and only operations on "
+     "elements are repeated"),
+    ([sums[:2]],
+     "getitem stays above cumsum: it can't make a part alone, and makes all 24 elements"),
+    ([exp[:3] + exp[1:]],
+     "getitem stays above exp: 2 users read 36 elements of its 24, and it costs more than 4 quick "
+     "steps"),
+    ([line[:3] + line[1:] + line[2::-1]],
+     "getitem stays above add: 3 users read 54 elements of its 24, and 2 times that may be made "
+     "for users alone"),
+])
+def test_the_log_says_why_views_stay(caplog, arrays, words):
+    assert logged(caplog, "views down", arrays) == words
+
+
+@pytest.mark.parametrize(("y", "words"), [
+    ((kept + 1).reshape(2, 2, 6) * (kept + 1).sum(),
+     "it has 2 users, which need it in different shapes"),
+    ((kept + 1).reshape(2, 2, 6), "no operation above would be fused with it"),
+    ((kept + others * more).reshape(2, 2, 6) * 2,
+     "more than 2 arrays that it reads would be reshaped instead"),
+    ((kept + others.rechunk((1, 6))).reshape(2, 2, 6) * 2,
+     "it reads arrays of other chunks, or of another order in memory"),
+])
+def test_the_log_says_why_reshapes_stay(caplog, y, words):
+    found = logged(caplog, "reshapes down", [y])
+    assert found.startswith("stays above add (192 bytes in ")
+    assert found.endswith(f" blocks): {words}")
+
+
+def test_the_log_says_why_other_reshapes_stay(caplog):
+    assert logged(caplog, "reshapes down", [sums.reshape(2, 2, 6) * 2]) == (
+        "stays above cumsum (192 bytes in 4 blocks): it is no operation on elements"
+    )
+    caplog.clear()
+    assert logged(caplog, "reshapes down", [(kept + 1).reshape(2, 2, 6) * 2], fusion=False) == (
+        "stays above add (192 bytes in 4 blocks): fusion is off"
+    )
+
+
+@pytest.mark.parametrize(("y", "keep", "words"), [
+    (x @ x.T, True, "2 x 2 blocks: x.chunks says so, and only compute() may have others"),
+    (x @ x.T, False, "2 x 2 blocks: with 33.6 MB a block at most, and 4 blocks at least, 2 of "
+     "columns are enough"),
+    (la.ones((8, 8), chunks=(8, 4)) @ la.ones((8, 9), chunks=(8, 3)), False,
+     "1 x 3 blocks: with 33.6 MB a block at most, and 4 blocks at least, 4 of columns are best, "
+     "which is not twice 3"),
+    (kept @ x.T, False, "2 x 2 blocks: wider ones would copy 192 bytes of rechunk, which it reads"),
+    (x @ la.ones((6, 4), chunks=(3, 4)), False, "2 x 1 blocks: a block has all 4 columns"),
+    (x @ x[x[:, 0] > 1].T, False, "2 x 2 blocks: it has no columns, or of unknown lengths"),
+])
+def test_the_log_says_why_products_keep_their_blocks(caplog, y, keep, words):
+    assert logged(caplog, "wide blocks", [y], keep) == f"matmul stays in {words}"
+
+
+@pytest.mark.parametrize(("arrays", "words"), [
+    ([exp.cumsum(axis=0) + exp, np.sin(exp)],
+     "4 operations run as 4 groups; exp is written, 192 bytes: 3 groups use it, and it costs more "
+     "than 4 quick steps"),
+    ([exp.map_blocks(np.copy, dtype=float)],
+     "1 operation runs as 1 group; exp is written, 192 bytes: copy needs whole blocks of it"),
+    ([np.exp(x[:1]) + x],
+     "2 operations run as 2 groups; exp is written, 48 bytes: add stretches it to a larger shape: "
+     "computed once"),
+    ([exp, exp + 1],
+     "2 operations run as 2 groups; exp is written, 192 bytes: its result is wanted"),
+])
+def test_the_log_says_which_results_are_written_between_groups(caplog, arrays, words):
+    assert logged(caplog, "fuse", arrays) == words
+
+
+def test_the_log_says_so_where_fusion_is_off_and_has_some_of_many_reasons(caplog):
+    found = logged(caplog, "fuse", [x * 2 + 1 - 3 + 4], fusion=False)
+    assert found == (
+        "4 operations run as 4 groups; multiply is written, 192 bytes: fusion is off; add is "
+        "written, 192 bytes: fusion is off; and 1 more"
+    )
+
+
+# -- when they are checked ------------------------------------------------------------------------
 
 
 def test_the_suite_checks_expressions_after_every_pass(monkeypatch):
@@ -159,6 +288,31 @@ def test_the_suite_checks_expressions_after_every_pass(monkeypatch):
         optimize([x.expr])
     monkeypatch.setattr(plan, "check_plan", None)
     assert optimize([x.expr], keep=False)[0].shape == (x.shape[0] - 1, *x.shape[1:])
+
+
+@pytest.mark.parametrize(("last", "words"), [
+    (x[1:].expr, "another shape"), (fine, "other chunks"), ((x > 1).expr, "another dtype"),
+])
+def test_the_last_step_after_the_passes_is_checked(monkeypatch, last, words):
+    """It gives what is kept the chunks that it had."""
+    monkeypatch.setattr(rewrites, "in_chunks", lambda node, chunks: last)
+    with pytest.raises(AssertionError, match=words):
+        optimize([(-x).expr])
+
+
+def test_the_tasks_of_blocks_are_checked(monkeypatch):
+    lower = evaluation.Lowering.lower
+    monkeypatch.setattr(
+        evaluation.Lowering, "lower", lambda *given: [tasks[1:] for tasks in lower(*given)])
+    with pytest.raises(AssertionError, match="there is a task for each block.*3 tasks for 4"):
+        evaluation.as_tasks([(-x).expr])
+
+
+def test_every_pass_has_a_sentence_and_an_example():
+    for rewrite in PASSES:
+        sentence, _, rest = rewrite.apply.__doc__.partition("\n")
+        assert sentence.endswith(".") or rest.lstrip().partition("\n")[0].endswith("."), rewrite
+        assert ">>> " in rest, rewrite.name
 
 
 def test_the_log_has_what_each_pass_did(caplog):

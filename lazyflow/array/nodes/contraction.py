@@ -27,6 +27,7 @@ from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named, writes_out
 from lazyflow.array.nodes.views import View, seen, view
 from lazyflow.graph.task import Task
+from lazyflow.store.sizes import format_bytes
 
 _WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at most
 _FEWEST = 4  # blocks that are left then, at least
@@ -142,18 +143,41 @@ class Contraction(Expr):
 def in_wide_blocks(node: Expr) -> Expr:
     """Return a product in wide blocks, where its inputs can be cut so: BLAS is faster on them.
 
-    They are as wide as possible while tasks remain for many workers, which may be narrower than
-    they were. For products that are computed whole, so that their chunks don't show. 4,000 x 4,000
-    in blocks of 1,000 took 1.13 times NumPy's time, in blocks of 1,000 x 4,000 0.99 times.
+    For products that are computed whole, so that their chunks don't show. 4,000 x 4,000 in blocks
+    of 1,000 took 1.13 times NumPy's time, in blocks of 1,000 x 4,000 0.99 times.
     """
-    if not isinstance(node, Contraction) or not all(x.free for x in node.inputs):
+    if not isinstance(node, Contraction) or not (count := blocks_of_columns(node)[0]):
         return node
-    if not node.chunks or None in node.shape or not node.size or len(node.chunks[-1]) < 2:
-        return node
+    columns: Any = node.shape[-1]
+    wide = in_steps(columns, -(-columns // count))
+    inputs = []
+    for x, labels in zip(node.inputs, node.labels, strict=False):
+        at = [k for k, label in enumerate(labels) if label == node.labels[2][-1]]
+        chunks = tuple([wide if k in at else sizes for k, sizes in enumerate(x.chunks)])
+        inputs.append(rechunk(x, chunks))
+    made = node.with_inputs(tuple(inputs))
+    same_line(made, node)
+    return made
+
+
+def blocks_of_columns(node: Contraction) -> tuple[int, str]:
+    """Return how many blocks of columns a product gets; 0 and the reason, if they stay.
+
+    They are as wide as possible while tasks remain for many workers, which may be narrower than
+    they were.
+    """
+    if not node.chunks or None in node.shape or not node.size:
+        return 0, "it has no columns, or of unknown lengths"
+    for x in node.inputs:
+        if not x.free:
+            size = format_bytes(x.size * x.dtype.itemsize)
+            return 0, f"wider ones would copy {size} of {x.name}, which it reads"
+    now = len(node.chunks[-1])
+    if now < 2:
+        return 0, f"a block has all {node.shape[-1]:,} columns"
     rows = prod(node.numblocks[:-1])
     size = prod([max(sizes) for sizes in node.chunks[:-1]]) * node.dtype.itemsize
-    columns = node.shape[-1]
-    assert columns is not None
+    columns: Any = node.shape[-1]
     most = max(_WIDE // max(size, 1), max(node.chunks[-1]))
     lengths = {
         label: length
@@ -163,18 +187,13 @@ def in_wide_blocks(node: Expr) -> Expr:
     work = prod(lengths.values())  # type: ignore[arg-type]
     fewest = min(max(_FEWEST, work // _WORTH), TASKS)
     count = max(-(-columns // most), -(-fewest // rows))
-    if len(node.chunks[-1]) <= count < 2 * len(node.chunks[-1]):
-        return node
-    width = -(-columns // count)
-    wide = in_steps(columns, width)
-    inputs = []
-    for x, labels in zip(node.inputs, node.labels, strict=False):
-        at = [k for k, label in enumerate(labels) if label == node.labels[2][-1]]
-        chunks = tuple([wide if k in at else sizes for k, sizes in enumerate(x.chunks)])
-        inputs.append(rechunk(x, chunks))
-    made = node.with_inputs(tuple(inputs))
-    same_line(made, node)
-    return made
+    if not now <= count < 2 * now:
+        return count, ""
+    enough = "enough" if count == now else f"best, which is not twice {now:,}"
+    return 0, (
+        f"with {format_bytes(_WIDE)} a block at most, and {fewest:,} blocks at least, "
+        f"{count:,} of columns are {enough}"
+    )
 
 
 class MatrixLayout(NamedTuple):

@@ -31,11 +31,12 @@ from lazyflow.array.nodes.align import operand_chunks
 from lazyflow.array.nodes.elementwise import Elementwise, Fused
 from lazyflow.array.nodes.expr import Expr, below, same, same_line, turned_back
 from lazyflow.array.nodes.indexing.masks import Masked, MaskedBlocks
-from lazyflow.array.nodes.rechunking import in_chunks, in_parts
+from lazyflow.array.nodes.rechunking import Rechunk, in_chunks, in_parts
 from lazyflow.array.nodes.reductions import MergePartials, Reduce, Reduced
 from lazyflow.array.nodes.scan import BlockEnds, Scan, Scanned, ends_of, expand_scans
 from lazyflow.array.nodes.sources import Const, Generated, GeneratedOnce
 from lazyflow.array.nodes.views import View, with_axes
+from lazyflow.array.passes.words import in_a_line, size_of
 
 # -- the program of a group of operations: its steps, what it reads, in which order and chunks
 
@@ -259,14 +260,24 @@ def fuse(wanted: Sequence[Expr], keep: bool = True, enabled: bool = True) -> lis
 
 
 def explain_groups(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
-    """Say how many operations run in how many groups."""
+    """Say how many operations run in how many groups, and why results between them are written."""
+    nodes = below(after)
     count = sum(isinstance(node, Elementwise | Reduce | Scan) for node in below(before))
-    groups = sum(isinstance(node, Fused) for node in below(after))
+    groups = [node for node in nodes if isinstance(node, Fused)]
     if not count:
         return "there is nothing to fuse"
+    read: set[Expr] = set()  # by others than views on top
+    for node in reversed(nodes):
+        if node in read or not isinstance(node, View | Rechunk):
+            read.update(node.inputs)
+    written = [
+        f"{node.name} is written, {size_of(node)}: {node.why}"
+        for node in groups if node in read and node.program.outputs[0][1] is None
+    ]
     operations = f"{count:,} operation{'s' if count > 1 else ''}"
     runs = "run" if count > 1 else "runs"
-    return f"{operations} {runs} as {groups:,} group{'s' if groups > 1 else ''}"
+    some = f"{operations} {runs} as {len(groups):,} group{'s' if len(groups) > 1 else ''}"
+    return in_a_line([some, *written])
 
 
 class _Fusion:

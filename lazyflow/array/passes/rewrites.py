@@ -9,10 +9,10 @@ again changes nothing.
     >>> print(explain_passes([(x * 2 + 1)[5:7].expr]))
     merge equal: 6 nodes, all of them different
     views down: getitem goes below multiply, add
-    rechunks down: no rechunk is needed less
+    rechunks down: there is no rechunk
     reshapes down: there is no reshape
     merge equal: 6 nodes, all of them different
-    wide blocks: the chunks have to stay
+    wide blocks: no result is a product
     fuse: 2 operations run as 1 group
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from math import prod
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from lazyflow.array.chunks import Chunks, are_parts
 from lazyflow.array.nodes.align import operand_chunks, union
-from lazyflow.array.nodes.contraction import in_wide_blocks
+from lazyflow.array.nodes.contraction import Contraction, blocks_of_columns, in_wide_blocks
 from lazyflow.array.nodes.elementwise import Elementwise
 from lazyflow.array.nodes.expr import (
     Expr,
@@ -51,6 +51,7 @@ from lazyflow.array.nodes.selection import Pick, Selection
 from lazyflow.array.nodes.sources import Const
 from lazyflow.array.nodes.views import View, view
 from lazyflow.array.passes.fusion import CHEAP, explain_groups, fuse, is_quick
+from lazyflow.array.passes.words import in_a_line, size_of
 from lazyflow.errors import InputMutated
 from lazyflow.graph import plan
 from lazyflow.graph.task import line_of
@@ -60,7 +61,7 @@ from lazyflow.store.sizes import format_bytes
 # -- the pass that makes equal nodes one --------------------------------------------------
 
 
-def merge_equal(wanted: Sequence[Expr]) -> Sequence[Expr]:
+def merge_equal(wanted: Sequence[Expr], *_: bool) -> Sequence[Expr]:
     """Make equal parts one, so that they run once.
 
     >>> import lazyflow.array as la
@@ -98,7 +99,7 @@ def explain_merges(before: Sequence[Expr], after: Sequence[Expr], keep: bool) ->
 # -- the pass that gives products wide blocks, where their chunks don't show --------------
 
 
-def wide_blocks(wanted: Sequence[Expr], keep: bool = False) -> Sequence[Expr]:
+def wide_blocks(wanted: Sequence[Expr], keep: bool = False, *_: bool) -> Sequence[Expr]:
     """Return products in wide blocks, which are faster to multiply.
 
     >>> import lazyflow.array as la
@@ -110,21 +111,25 @@ def wide_blocks(wanted: Sequence[Expr], keep: bool = False) -> Sequence[Expr]:
 
 
 def explain_wide(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
-    """Say which products have other blocks."""
-    if keep:
-        return "the chunks have to stay"
-    changed = [
-        f"{new.name} has {' x '.join(map(str, new.numblocks))} blocks instead of "
-        f"{' x '.join(map(str, old.numblocks))}"
-        for old, new in zip(before, after, strict=True) if old.chunks != new.chunks
-    ]
-    return "; ".join(changed) or "no product that has to be wider"
+    """Say which products have other blocks, and why the others keep theirs."""
+    words = []
+    for old, new in zip(before, after, strict=True):
+        blocks = " x ".join(map(str, old.numblocks))
+        if old.chunks != new.chunks:
+            made = " x ".join(map(str, new.numblocks))
+            words.append(f"{new.name} has {made} blocks instead of {blocks}")
+        elif isinstance(old, Contraction):
+            why = "x.chunks says so, and only compute() may have others" if keep else (
+                blocks_of_columns(old)[1]
+            )
+            words.append(f"{old.name} stays in {blocks} blocks: {why}")
+    return in_a_line(words) or "no result is a product"
 
 
 # -- the pass that drops rechunks where what is below can be made in any chunks -----------
 
 
-def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
+def rechunks_down(wanted: Sequence[Expr], *_: bool) -> Sequence[Expr]:
     """Drop rechunks that cancel, and rechunks of sources that can be made in any chunks.
 
     >>> import lazyflow.array as la
@@ -135,7 +140,7 @@ def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     """
     nodes = below(wanted)
     rechunks = [node for node in nodes if isinstance(node, Rechunk)]
-    free = _free(nodes) if rechunks else set()
+    free = _free(nodes, _users(nodes)) if rechunks else set()
     if not any(node.inputs[0] in free or _is_recut(node, free) for node in rechunks):
         return wanted
     found = answered(
@@ -144,16 +149,21 @@ def rechunks_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     return [found[node, None] for node in wanted]
 
 
-def _free(nodes: list[Expr]) -> set[Expr]:
+def _users(nodes: list[Expr]) -> Counter[Expr]:
+    """Count the nodes that read each node; what is joined, those that read the whole."""
+    users: Counter[Expr] = Counter()
+    for node in reversed(nodes):  # what is joined is asked for in the chunks of each user
+        for x in node.inputs:
+            users[x] += max(users[node], 1) if isinstance(node, Concatenate | Rechunk) else 1
+    return users
+
+
+def _free(nodes: list[Expr], users: Counter[Expr]) -> set[Expr]:
     """Return the nodes that can be made in any chunks at no cost.
 
     An operation with several readers does not count: it and all below would be made anew in the
     chunks of each reader.
     """
-    users: Counter[Expr] = Counter()
-    for node in reversed(nodes):  # what is joined is asked for in the chunks of each user
-        for x in node.inputs:
-            users[x] += max(users[node], 1) if isinstance(node, Concatenate | Rechunk) else 1
     free: set[Expr] = set()
     for node in nodes:
         if node.free or (
@@ -252,19 +262,53 @@ def _request(node: Expr, chunks: Chunks) -> Request:
 
 
 def explain_rechunks(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
-    """Say how many rechunks were dropped."""
-    count, left = [
-        sum(isinstance(node, Rechunk) for node in below(nodes)) for nodes in (before, after)
-    ]
-    if left == count:
-        return "no rechunk is needed less"
-    return f"{count - left:,} of {count:,} rechunks are dropped: what is below has their chunks"
+    """Say how many rechunks were dropped, and what the others copy and why."""
+    nodes = below(before)
+    rechunks = [node for node in nodes if isinstance(node, Rechunk)]
+    if not rechunks:
+        return "there is no rechunk"
+    users = _users(nodes)
+    free = _free(nodes, users)
+    moved = [node for node in rechunks if node.inputs[0] in free]
+    recut = [node for node in rechunks if node not in moved and _is_recut(node, free)]
+    words = []
+    for which, text in [
+        (moved, "dropped: what is below has their chunks"),
+        (recut, "cut where the parts that are joined below end"),
+    ]:
+        if which:
+            words.append(f"{len(which):,} of {len(rechunks):,} rechunks are {text}")
+    return in_a_line(words + [
+        _why_copied(node, free, users) for node in rechunks if node not in {*moved, *recut}
+    ])
+
+
+def _why_copied(node: Rechunk, free: set[Expr], users: Counter[Expr]) -> str:
+    """Say what a rechunk copies, and which node below keeps its chunks."""
+    (x,) = node.inputs
+    base = x
+    while isinstance(base, Elementwise | Rechunk) and users[base] < 2:
+        base = next(y for y in base.inputs if y not in free)
+    if isinstance(base, Elementwise | Rechunk):
+        why = f"{base.name} has {users[base]} users and is made once for all"
+    elif is_held(base):
+        why = "kept blocks have the chunks of their persist(): rechunk before it"
+    elif base.inputs:
+        why = f"{base.name} makes blocks in the chunks of what it reads: rechunk that instead"
+    else:
+        why = f"{base.name} has the chunks that it was made with: choose them there"
+    return (
+        f"{size_of(x)} of {x.name} are copied from {prod(x.numblocks):,} to "
+        f"{prod(node.numblocks):,} blocks: {why}"
+    )
 
 
 # -- the pass that moves reshapes below operations ---------------------------------------------
 
 
-def reshapes_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
+def reshapes_down(
+    wanted: Sequence[Expr], keep: bool = True, fusion: bool = True
+) -> Sequence[Expr]:
     """Move reshapes below operations on elements, if that fuses them with others above.
 
     Blocks of what the operations read are reshaped instead, and of a formula nothing is.
@@ -275,7 +319,7 @@ def reshapes_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     >>> made.inputs[0]
     <add float64 2 x 3>
     """
-    passed = _reshaped_instead(wanted)
+    passed = _reshaped_instead(wanted) if fusion else None
     if not passed:
         return wanted
     found = answered(
@@ -318,6 +362,7 @@ def _reshaped_instead(wanted: Sequence[Expr]) -> set[Expr]:
 
 
 _MOST_LOOKED_AT = 100  # nodes below a reshape: some may lie below many
+_MOST_RESHAPED = 2  # arrays of blocks in place of one result of operations on them
 
 
 def _has_few_operands(node: Expr) -> bool:
@@ -325,18 +370,18 @@ def _has_few_operands(node: Expr) -> bool:
     blocks: set[Expr] = set()
     seen: set[Expr] = set()
     stack = [node]
-    while stack and len(blocks) < 3:
-        one = stack.pop()
-        if one in seen:
+    while stack and len(blocks) <= _MOST_RESHAPED:
+        x = stack.pop()
+        if x in seen:
             continue
-        seen.add(one)
+        seen.add(x)
         if len(seen) > _MOST_LOOKED_AT:
             return False
-        if _moves_below(one):
-            stack.extend(one.inputs)
-        elif not one.free:
-            blocks.add(one)
-    return len(blocks) < 3
+        if _moves_below(x):
+            stack.extend(x.inputs)
+        elif not x.free:
+            blocks.add(x)
+    return len(blocks) <= _MOST_RESHAPED
 
 
 def _how(node: Any, then: Any = None) -> Any:
@@ -368,16 +413,36 @@ def _recipe_of_reshape(passed: set[Expr], node: Expr, how: Any) -> Recipe:
 
 
 def explain_reshapes(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
-    """Say below which operations reshapes were moved, and above which they stay."""
+    """Say below which operations reshapes were moved, and above which they stay and why."""
     nodes = below(before)
-    passed = set() if are_same(before, after) else _reshaped_instead(before)
-    names: dict[str, dict[str, None]] = {"goes below": {}, "stays above": {}}
-    for node in nodes:
-        if type(node) is Reshape:
-            does = "goes below" if node in passed else "stays above"
-            names[does][node.inputs[0].name] = None
-    words = [f"{does} {', '.join(found)}" for does, found in names.items() if found]
-    return "; ".join(words) or "there is no reshape"
+    reshapes = [node for node in nodes if type(node) is Reshape]
+    if not reshapes:
+        return "there is no reshape"
+    passed = _reshaped_instead(before)
+    is_off = bool(passed) and are_same(before, after)
+    moved = {} if is_off else {node.inputs[0].name: None for node in reshapes if node in passed}
+    words = [f"goes below {', '.join(moved)}"] if moved else []
+    users = Counter([x for node in nodes for x in node.inputs] + list(before))
+    for node in reshapes:
+        if is_off or node not in passed:
+            (x,) = node.inputs
+            why = "fusion is off" if node in passed else _why_reshaped(x, users)
+            blocks = f"{size_of(x)} in {prod(x.numblocks):,} blocks"
+            words.append(f"stays above {x.name} ({blocks}): {why}")
+    return in_a_line(words)
+
+
+def _why_reshaped(x: Expr, users: Counter[Expr]) -> str:
+    """Say why blocks of a node are reshaped, instead of those that it reads."""
+    if type(x) is not Elementwise:
+        return "it is no operation on elements"
+    if not _moves_below(x):
+        return "it reads arrays of other chunks, or of another order in memory"
+    if not _has_few_operands(x):
+        return f"more than {_MOST_RESHAPED} arrays that it reads would be reshaped instead"
+    if users[x] > 1:
+        return f"it has {users[x]} users, which need it in different shapes"
+    return "no operation above would be fused with it"
 
 
 # -- views go down ------------------------------------------------------------------------
@@ -391,7 +456,7 @@ def explain_reshapes(before: Sequence[Expr], after: Sequence[Expr], keep: bool) 
 Seen = Selection | None
 
 
-def views_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
+def views_down(wanted: Sequence[Expr], *_: bool) -> Sequence[Expr]:
     """Move slices, transpositions and new axes to the sources: the rest is never computed.
 
     >>> import lazyflow.array as la
@@ -401,26 +466,43 @@ def views_down(wanted: Sequence[Expr]) -> Sequence[Expr]:
     """
     if not any(isinstance(node, View) and _may_move(node) for node in below(wanted)):
         return wanted
-    found = _nodes_by_view(wanted)
+    found = answered(wanted, partial(_recipe_of_view, _made_whole(wanted)), _give_lines)
     return [found[node, None] for node in wanted]
 
 
 def explain_moves(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> str:
-    """Say below which operations each kind of view was moved, and where one stays.
-
-    One stays above a node that has other users, or needs all of what is below it.
-    """
-    found = _nodes_by_view(before)
-    passed: dict[str, dict[str, None]] = {}
+    """Say below which operations each kind of view was moved, and where one stays and why."""
+    whole = _made_whole(before)
+    found = answered(before, partial(_recipe_of_view, whole), _give_lines)
+    moved: dict[str, dict[str, None]] = {}
+    stays: dict[str, None] = {}
     for (node, selection), made in found.items():
         if selection is None or not node.inputs or isinstance(node, View):
             continue
-        if not selection.is_identity(node.shape):
-            stays = isinstance(made, View) and made.inputs[0] is found.get((node, None))
-            does = "stays above" if stays else "goes below"
-            passed.setdefault(f"{View((node,), selection).name} {does}", {})[node.name] = None
-    words = [f"{does} {', '.join(names)}" for does, names in passed.items()]
-    return "; ".join(words) or "no view is above an operation"
+        name = View((node,), selection).name
+        if selection.is_identity(node.shape) or name == node.name:  # only axes of length 1 are gone
+            continue
+        if isinstance(made, View) and made.inputs[0] is found.get((node, None)):
+            stays[f"{name} stays above {node.name}: {_why_whole(node, whole)}"] = None
+        else:
+            moved.setdefault(name, {})[node.name] = None
+    words = [f"{name} goes below {', '.join(names)}" for name, names in moved.items()]
+    return in_a_line(words + list(stays)) or "no view is above an operation"
+
+
+def _why_whole(node: Expr, whole: dict[Expr, list[Seen]]) -> str:
+    """Say why a node is made as a whole, and not for each of its views alone."""
+    size = _size(node, None)
+    if node not in whole:
+        return f"it can't make a part alone, and makes all {size:,} elements"
+    if not isinstance(node, Elementwise):
+        why = "only operations on elements are repeated"
+    elif (steps := _steps(below([node]))[node]) > CHEAP:
+        why = f"it costs more than {CHEAP} quick steps"
+    else:
+        why = f"{_most_repeats(steps)} times that may be made for users alone"
+    taken = sum([_size(node, selection) for selection in whole[node]])
+    return f"{len(whole[node])} users read {taken:,} elements of its {size:,}, and {why}"
 
 
 def _may_move(node: View) -> bool:
@@ -431,30 +513,28 @@ def _may_move(node: View) -> bool:
     )
 
 
-def _nodes_by_view(wanted: Sequence[Expr]) -> dict[tuple[Expr, Seen], Expr]:
-    """Return each node, as seen through each view that it is wanted through."""
-    return answered(wanted, partial(_recipe_of_view, _moved_through(wanted)), _give_lines)
+def _made_whole(wanted: Sequence[Expr]) -> dict[Expr, list[Seen]]:
+    """Return the nodes that views don't move through, and how each of these is seen.
 
-
-def _moved_through(wanted: Sequence[Expr]) -> set[Expr]:
-    """Return the nodes that views move through, the users of each being known before it."""
+    The users of each node are known before it.
+    """
     nodes = below(wanted)
     steps = _steps(nodes)
     uses: dict[Expr, dict[Seen, None]] = {node: {} for node in nodes}
     for node in wanted:
         uses[node][None] = None
-    passed = set()
+    whole: dict[Expr, list[Seen]] = {}
     for node in reversed(nodes):
         seen = list(uses[node])
-        if _repeats_little(node, seen, steps[node]):
-            passed.add(node)
+        if not _repeats_little(node, seen, steps[node]):
+            whole[node] = seen.copy()
         for selection in seen:  # which gets longer where a view stays above the node itself
-            for x, own in _recipe_of_view(passed, node, selection)[0]:
+            for x, own in _recipe_of_view(whole, node, selection)[0]:
                 how = None if own is None or own.is_identity(x.shape) else own
                 if x is node and how not in uses[x]:
                     seen.append(how)
                 uses[x][how] = None
-    return passed
+    return whole
 
 
 def _steps(nodes: list[Expr]) -> dict[Expr, int]:
@@ -474,24 +554,27 @@ def _steps(nodes: list[Expr]) -> dict[Expr, int]:
 def _repeats_little(node: Expr, uses: list[Seen], steps: int) -> bool:
     """Tell whether a node can be made for each of its views alone, of which `steps` is the cost.
 
-    Then no element is made more than twice on average, or three times by a single quick operation,
-    whatever is above: a view from further up is one more here.
+    Whatever is above: a view from further up is one more here.
     """
     if len(uses) == 1:
         return True
     if not isinstance(node, Elementwise) or steps > CHEAP:
         return False
-    whole = Selection.of_all(node.ndim)
-    most = 3 if steps == 1 else 2
-    return sum([_size(node, each or whole) for each in uses]) <= most * _size(node, whole)
+    made = sum([_size(node, selection) for selection in uses])
+    return made <= _most_repeats(steps) * _size(node, None)
 
 
-def _size(node: Expr, selection: Selection) -> int:
+def _most_repeats(steps: int) -> int:
+    """Return how many times an element may be made, on average."""
+    return 3 if steps == 1 else 2
+
+
+def _size(node: Expr, selection: Seen) -> int:
     """Count the elements that a view takes of a node, as if axes of unknown lengths had one."""
-    lengths = zip(selection.picks, node.shape, strict=True)
+    picks = (None,) * node.ndim if selection is None else selection.picks
     return prod([
         (1 if n is None else n) if pick is None else pick.length if isinstance(pick, Pick) else 1
-        for pick, n in lengths
+        for pick, n in zip(picks, node.shape, strict=True)
     ])
 
 
@@ -501,18 +584,18 @@ def _give_lines(made: Expr, node: Expr, selection: Seen) -> None:
         same_line(x, node)
 
 
-def _recipe_of_view(passed: set[Expr], node: Expr, selection: Seen) -> Recipe:
-    """Return what makes a node as seen through a view, which may move through `passed` nodes."""
+def _recipe_of_view(whole: Container[Expr], node: Expr, selection: Seen) -> Recipe:
+    """Return what makes a node as seen through a view, which stays above `whole` nodes."""
     if isinstance(node, View):
-        whole = node.selection if selection is None else node.selection.then(selection)
+        both = node.selection if selection is None else node.selection.then(selection)
         seen = node if selection is None else View((node,), selection)
         chunks = seen.chunks  # which its user relies on
-        return [(node.inputs[0], whole)], lambda found: in_chunks(found[0], chunks)
+        return [(node.inputs[0], both)], lambda found: in_chunks(found[0], chunks)
     if selection is None:
         return [(x, None) for x in node.inputs], partial(same, node)
     if selection.is_identity(node.shape):
         return [(node, None)], lambda found: found[0]
-    if node in passed:
+    if node not in whole:
         through = node.through(selection)
         if through is not None:
             return through
@@ -532,11 +615,11 @@ class ExprPass(NamedTuple):
     name
         The pass in two words.
     apply
-        Returns the rewritten nodes. Its further arguments tell whether the chunks of the wanted
-        nodes must stay, and whether operations are fused.
+        Returns the rewritten nodes. Its further arguments, which most passes ignore, tell whether
+        the chunks of the wanted nodes must stay, and whether operations are fused.
     explain
-        Describes the changes from the first nodes to the second ones; its third argument tells
-        whether the chunks must stay.
+        Describes the changes from the first nodes to the second ones, and says with figures why
+        there are none; its third argument tells whether the chunks must stay.
     keeps_chunks
         Whether the chunks of the wanted nodes stay in any case.
     """
@@ -549,16 +632,13 @@ class ExprPass(NamedTuple):
 
 #: Equal nodes are merged once more where moves have made some.
 PASSES: list[ExprPass] = [
-    ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
-    ExprPass("views down", lambda nodes, keep, fusion: views_down(nodes), explain_moves),
-    ExprPass("rechunks down", lambda nodes, keep, fusion: rechunks_down(nodes), explain_rechunks),
-    ExprPass(
-        "reshapes down", lambda nodes, keep, fusion: reshapes_down(nodes) if fusion else nodes,
-        explain_reshapes),
-    ExprPass("merge equal", lambda nodes, keep, fusion: merge_equal(nodes), explain_merges),
-    ExprPass(
-        "wide blocks", lambda nodes, keep, fusion: wide_blocks(nodes, keep), explain_wide, False),
-    ExprPass("fuse", fuse, explain_groups, False),
+    ExprPass("merge equal", merge_equal, explain_merges),
+    ExprPass("views down", views_down, explain_moves),
+    ExprPass("rechunks down", rechunks_down, explain_rechunks),
+    ExprPass("reshapes down", reshapes_down, explain_reshapes),
+    ExprPass("merge equal", merge_equal, explain_merges),
+    ExprPass("wide blocks", wide_blocks, explain_wide, keeps_chunks=False),
+    ExprPass("fuse", fuse, explain_groups, keeps_chunks=False),
 ]
 
 
@@ -579,31 +659,34 @@ def optimize(wanted: Nodes, keep: bool = True, fusion: bool = True) -> Roots:
     for node in nodes.order:
         for watch in node.watches:
             _verify(watch, node)
+    check_if_on(nodes, nodes, keep)
     seen: dict[str, Roots] = {}
     log = plan.pass_log()
-    for each in PASSES:
-        if seen.get(each.name) is not nodes:
-            before, found = nodes, each.apply(nodes, keep, fusion)
-            nodes = seen[each.name] = nodes if are_same(found, nodes) else Roots(found)
+    for rewrite in PASSES:
+        if seen.get(rewrite.name) is not nodes:
+            before, made = nodes, rewrite.apply(nodes, keep, fusion)
+            nodes = seen[rewrite.name] = nodes if are_same(made, nodes) else Roots(made)
             if log is not None:
-                plan.log_pass(log, each.name, each.explain, before, nodes, keep)
-            if plan.check_plan is not None:
-                _check(each, before, nodes, keep)
-    found = list(nodes)
+                plan.log_pass(log, rewrite.name, rewrite.explain, before, nodes, keep)
+            if nodes is not before:
+                check_if_on(before, nodes, keep or rewrite.keeps_chunks)
+    last = list(nodes)
     if keep:  # a view that moved down may have other chunks than it had on top
-        found = [in_chunks(new, node.chunks) for new, node in zip(nodes, wanted, strict=True)]
-    for new, node in zip(found, wanted, strict=True):
+        last = [in_chunks(new, node.chunks) for new, node in zip(nodes, wanted, strict=True)]
+    for new, node in zip(last, wanted, strict=True):
         same_line(new, node)
-    return nodes if are_same(found, nodes) else Roots(found)
+    if not are_same(last, nodes):
+        nodes = Roots(last)
+    check_if_on(wanted, nodes, keep)
+    return nodes
 
 
-def _check(each: ExprPass, before: Nodes, after: Nodes, keep: bool) -> None:
-    from lazyflow.array.passes import spec
+def check_if_on(before: Nodes, after: Nodes, keep: bool) -> None:
+    """Check what passes made of some nodes: in tests, and where LAZYFLOW_CHECK says so."""
+    if plan.check_plan is not None:
+        from lazyflow.array.passes import spec
 
-    if each is PASSES[0]:
-        spec.check(before)
-    if after is not before:
-        spec.check_pass(before, after, keep or each.keeps_chunks)
+        spec.check_pass(before, after, keep)
 
 
 def _verify(watch: Watch, node: Expr) -> None:
@@ -627,7 +710,7 @@ def explain_passes(wanted: Nodes, keep: bool = True, fusion: bool = True) -> str
     """Return a line for each pass with its changes to some wanted nodes."""
     nodes: Nodes = Roots(wanted)
     words = []
-    for each in PASSES:
-        before, nodes = nodes, Roots(each.apply(nodes, keep, fusion))
-        words.append(f"{each.name}: {each.explain(before, nodes, keep)}")
+    for rewrite in PASSES:
+        before, nodes = nodes, Roots(rewrite.apply(nodes, keep, fusion))
+        words.append(f"{rewrite.name}: {rewrite.explain(before, nodes, keep)}")
     return "\n".join(words)

@@ -3,6 +3,14 @@
 A rule is a sentence, the classes of nodes that it is for, and a function that tells what breaks it
 in a node. `check` raises with all that is broken, so that a wrong pass is found where it is made.
 Tests always check.
+
+Of each node (`RULES`): shape and chunks agree; the chunks of its inputs fit its own, as its class
+needs them; an operation, and a program, gives the dtype that the node says, and reads those of its
+inputs; of blocks that are tasks there is one task for each. Of each wanted array, after a pass and
+at the end (`check_pass`): shape, dtype and, where they have to stay, chunks are those that it had.
+
+Not checked is what would need values or calls: whether elements are equal (tests compare them), and
+dtypes and lengths that are not known yet.
 """
 
 from __future__ import annotations
@@ -11,6 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from lazyflow.array.chunks import are_parts, length
 from lazyflow.array.kernels.program import ScanOperation
@@ -67,7 +77,7 @@ def check(nodes: Sequence[Expr]) -> None:
     Traceback (most recent call last):
         ...
     AssertionError: expressions are broken
-    what is joined has equal chunks along all other axes: <concatenate float64 4 x 6>: axis 1
+    what is joined has one dtype and equal chunks on other axes: <concatenate float64 4 x 6>: axis 1
     """
     found = broken_rules(nodes)
     if found:
@@ -75,17 +85,23 @@ def check(nodes: Sequence[Expr]) -> None:
 
 
 def check_pass(before: Sequence[Expr], after: Sequence[Expr], keep: bool) -> None:
-    """Raise where a pass gave other arrays, or broken ones.
+    """Raise AssertionError where passes gave other arrays, or broken ones.
 
-    Shapes and dtypes stay, and chunks where they have to: those of unknown lengths in number.
+    Shapes and dtypes stay, and chunks where `keep` says so: those of unknown lengths in number.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones(4, chunks=2)
+    >>> check_pass([x.expr], [x.rechunk(4).expr], keep=False)
+    >>> check_pass([x.expr], [x.rechunk(4).expr], keep=True)
+    Traceback (most recent call last):
+        ...
+    AssertionError: <full float64 4> has other chunks, ((4,),): ['axis 0']
     """
     check(after)
     assert len(before) == len(after), f"{len(before)} nodes became {len(after)}"
     for old, new in zip(before, after, strict=True):
         assert old.shape == new.shape, f"{old} has another shape than {new}"
-        one, other = old.known_dtype, new.known_dtype
-        is_same = one is None or other is None or one == other  # nothing is found out here
-        assert is_same, f"{old} has another dtype than {new}"
+        assert _fits_dtype(old, new.known_dtype), f"{old} has another dtype than {new}"
         if keep:
             axes = list(_unequal(new.chunks, old.chunks))
             assert not axes, f"{old} has other chunks, {new.chunks}: {axes}"
@@ -121,6 +137,11 @@ def _fit(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     Operations compare their origins when they are made; a pass may give a mask another node.
     """
     return one == other or (None in one and None in other and len(one) == len(other))
+
+
+def _fits_dtype(node: Expr, dtype: np.dtype[Any] | None) -> bool:
+    """Tell whether a node has a dtype; nothing is found out for it."""
+    return dtype is None or node.known_dtype is None or node.known_dtype == dtype
 
 
 def _unequal(found: Any, wanted: Any) -> Iterator[str]:
@@ -159,10 +180,12 @@ def _memory(node: InMemory) -> Iterator[str]:
         yield f"it is {node.array.dtype}, {node.array.shape}"
 
 
-@_rule("there is a task for each block", TaskBlocks)
+@_rule("there is a task for each block, and an element of them for each of the whole", TaskBlocks)
 def _tasks(node: TaskBlocks) -> Iterator[str]:
     if len(node.tasks) != prod(node.numblocks):
         yield f"{len(node.tasks)} tasks for {prod(node.numblocks)} blocks"
+    if node.whole is not None and prod(node.whole) != node.size:
+        yield f"{node.size} elements for a shape of {node.whole}"
 
 
 @_rule("a view has the chunks of what it takes, or parts of them, or any of a source", View)
@@ -176,7 +199,7 @@ def _views(node: View) -> Iterator[str]:
                 yield f"axis {axis}"
 
 
-@_rule("operations on elements have chunks that fit all inputs", Elementwise)
+@_rule("operations on elements have the dtype of their loop, and chunks that fit", Elementwise)
 def _elementwise(node: Elementwise) -> Iterator[str]:
     if isinstance(node, Scanned):
         for carries in node.inputs[1:]:
@@ -185,6 +208,8 @@ def _elementwise(node: Elementwise) -> Iterator[str]:
         yield from _unequal(node.chunks, common_chunks(node.inputs, fit=True))
     if len(node.loop) <= len(node.inputs) + node.result:
         yield f"its loop has {len(node.loop)} dtypes"
+    elif not _fits_dtype(node, node.loop[len(node.inputs) + node.result]):
+        yield f"its loop gives {node.loop[len(node.inputs) + node.result]}"
 
 
 @_rule("what a program reads is cut as its result, where it does not broadcast", Fused)
@@ -203,6 +228,17 @@ def _fused(node: Fused) -> Iterator[str]:
             is_one = axis + skipped in axes or (at in carries and set(sizes) == {1})
             if not (_fit(sizes, own) or sizes == (1,) or (is_one and len(sizes) == len(own))):
                 yield f"axis {axis} of {x}"
+
+
+@_rule("a program reads the dtypes of its inputs, and gives the dtype of its result", Fused)
+def _fused_dtypes(node: Fused) -> Iterator[str]:
+    dtypes = node.program.inputs[len(node.consts):]
+    for x, dtype in zip(node.inputs, dtypes, strict=False):
+        if not _fits_dtype(x, dtype):
+            yield f"it reads {dtype} of {x}"
+    for value, reduction in node.program.outputs:
+        if reduction is None and not _fits_dtype(node, node.program.dtype_of(value)):
+            yield f"it gives {node.program.dtype_of(value)}"
 
 
 @_rule("what is reduced is cut as what counts of it", Reduce)
@@ -228,9 +264,11 @@ def _tree(node: Tree) -> Iterator[str]:
             yield f"{x} has {prod(x.numblocks)} blocks"
 
 
-@_rule("what is joined has equal chunks along all other axes", Concatenate)
+@_rule("what is joined has one dtype and equal chunks on other axes", Concatenate)
 def _joined(node: Concatenate) -> Iterator[str]:
     for x in node.inputs:
+        if not _fits_dtype(x, node.known_dtype):
+            yield f"{x} is joined"
         yield from _unequal(
             (*x.chunks[:node.axis], node.chunks[node.axis], *x.chunks[node.axis + 1:]), node.chunks
         )
