@@ -95,6 +95,13 @@ class AsObjects:
     def to_device(self: Any, device: str, /, *, stream: Any = None) -> Any:
         """Return the array itself: there is one device.
 
+        Raises
+        ------
+        ValueError
+            There is another device than "cpu", or a stream.
+
+        Examples
+        --------
         >>> import lazyflow.array as la
         >>> la.ones(3).to_device("cpu").device
         'cpu'

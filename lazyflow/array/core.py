@@ -132,7 +132,13 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
 
     @property
     def mT(self) -> Array:
-        """The last two axes exchanged."""
+        """The last two axes exchanged.
+
+        Raises
+        ------
+        ValueError
+            The array has fewer than two axes.
+        """
         if self.ndim < 2:
             raise ValueError("matrix transpose with ndim < 2 is undefined")
         return self.transpose((*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))

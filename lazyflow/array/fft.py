@@ -66,6 +66,8 @@ _WORDS = {
     "ihfft": "the inverse of `hfft`",
 }
 
+_WRONG = "is not positive, or there is no such `norm`."
+
 
 @dataclass(frozen=True)
 class Transform(TreeReduction):
@@ -158,7 +160,7 @@ def _of_one_axis(kind: str) -> Callable[..., Array]:
         node = as_array(a).expr
         return _made(out, _transformed(kind, node, [(kind, n, axis_of(axis, node.ndim))], norm))
 
-    return _named(transform, kind, f"{_WORDS[kind]} along an axis")
+    return _named(transform, kind, f"{_WORDS[kind]} along an axis", f"`n` {_WRONG}")
 
 
 def _of_several(kind: str, ending: str, default: Any) -> Callable[..., Array]:
@@ -184,7 +186,8 @@ def _of_several(kind: str, ending: str, default: Any) -> Callable[..., Array]:
         return _made(out, _transformed(kind + ending, node, steps, norm))
 
     which = "the last two axes" if ending == "2" else "all axes, or some"
-    return _named(transform, kind + ending, f"{_WORDS[kind]} along {which}")
+    wrong = f"`s` doesn't have a length for each axis, or one {_WRONG}"
+    return _named(transform, kind + ending, f"{_WORDS[kind]} along {which}", wrong)
 
 
 def _lengths_and_axes(node: Expr, s: Any, axes: Any) -> list[tuple[int | None, int]]:
@@ -200,11 +203,18 @@ def _lengths_and_axes(node: Expr, s: Any, axes: Any) -> list[tuple[int | None, i
     ]
 
 
-def _named(function: Callable[..., Array], name: str, words: str) -> Callable[..., Array]:
+def _named(
+    function: Callable[..., Array], name: str, words: str, wrong: str
+) -> Callable[..., Array]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Return {words}, as ``np.fft.{name}``.
 
     Axes that are transformed become one chunk each. `out`, if given, is a chunked array.
+
+    Raises
+    ------
+    ValueError
+        {wrong}
     """
     return function
 
@@ -267,7 +277,8 @@ def fft_wrap(
         )
 
     transform = of_one_axis if name == base else of_several
-    return _named(transform, name, f"{_WORDS[base]} by another library")
+    wrong = "The lengths or axes are none that `fft_func` takes."
+    return _named(transform, name, f"{_WORDS[base]} by another library", wrong)
 
 
 def _wrapped(
@@ -296,6 +307,13 @@ def fftfreq(
 ) -> Array:
     """Return the frequencies of `fft` of `n` samples with distance `d`, as ``np.fft.fftfreq``.
 
+    Raises
+    ------
+    ValueError
+        `n` is no whole number.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.fft.fftfreq(4, 0.5).compute()
     array([ 0. ,  0.5, -1. , -0.5])
@@ -309,6 +327,13 @@ def rfftfreq(
 ) -> Array:
     """Return the frequencies of `rfft` of `n` samples with distance `d`, as ``np.fft.rfftfreq``.
 
+    Raises
+    ------
+    ValueError
+        `n` is no whole number.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.fft.rfftfreq(4, 0.5).compute()
     array([0. , 0.5, 1. ])

@@ -116,7 +116,13 @@ class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
         self._fill = None if value is None else _checked_fill(value, self.dtype)
 
     def filled(self, fill_value: Any = None) -> Array:
-        """Return a chunked array with `fill_value` for masked elements; as ``np.ma.filled``."""
+        """Return a chunked array with `fill_value` for masked elements; as ``np.ma.filled``.
+
+        Raises
+        ------
+        ValueError
+            The fill value does not broadcast to the array.
+        """
         value = self.fill_value if fill_value is None else _checked_fill(fill_value, self.dtype)
         return self._with(value)
 
@@ -642,6 +648,15 @@ def masked_array(
     chunks
         As of `from_array`, for data that is not chunked yet.
 
+    Raises
+    ------
+    MaskError
+        The mask has another shape.
+    TypeError
+        The elements have fields, which would have a mask each.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.ma.masked_array([1, 2, 3], mask=[True, False, False]).sum().compute()
     np.int64(5)
@@ -668,6 +683,13 @@ def masked_array(
 def masked_where(condition: Any, a: Any, copy: bool = True) -> MaskedArray:
     """Return an array that is masked where a condition holds, or is masked itself.
 
+    Raises
+    ------
+    IndexError
+        The condition has another shape.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.arange(4, chunks=2)
     >>> la.ma.masked_where(x % 2 == 0, x).compute().tolist()
@@ -700,6 +722,8 @@ def _masked_if(name: str, compare: np.ufunc, with_fill: bool = False) -> Callabl
 
     made.__name__ = made.__qualname__ = name
     made.__doc__ = f"Return `x` masked where ``np.{compare.__name__}(x, value)``."
+    if with_fill:
+        made.__doc__ += "\n\nRaises\n------\nValueError\n    `value` is an array.\n"
     return made
 
 
@@ -730,7 +754,13 @@ def masked_values(
     x: Any, value: Any, rtol: float = 1e-5, atol: float = 1e-8, copy: bool = True,
     shrink: bool = True,
 ) -> MaskedArray:
-    """Return `x` masked where it is close to a value, within the tolerances of `isclose`."""
+    """Return `x` masked where it is close to a value, within the tolerances of `isclose`.
+
+    Raises
+    ------
+    ValueError
+        `value` is an array.
+    """
     if getattr(value, "shape", ()):
         raise ValueError("masked_values takes one value, which is the fill value, not an array")
     data = filled(x, value)
@@ -792,7 +822,15 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
     keepdims: bool = False,
 ) -> Any:
-    """Return the weighted mean of unmasked elements; parameters as of ``np.average``."""
+    """Return the weighted mean of unmasked elements; parameters as of ``np.average``.
+
+    Raises
+    ------
+    TypeError
+        The shapes of `a` and `weights` differ, and there is no `axis`.
+    ValueError
+        The shape of `weights` does not fit the axis.
+    """
     x = as_masked(a)
     if weights is None:
         found, total = _mean(x, axis, keepdims=keepdims), x.count(axis, keepdims)
@@ -824,6 +862,11 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """Return elements of `x` where the condition holds, else of `y`; masked where that is masked.
 
     With the condition alone it is `nonzero`.
+
+    Raises
+    ------
+    ValueError
+        Only one of `x` and `y` is given.
     """
     if (x is None) != (y is None):
         raise ValueError("either both or neither of x and y should be given")

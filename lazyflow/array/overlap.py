@@ -176,6 +176,11 @@ def trim_internal(x: Array, axes: DepthLike, boundary: Any = None) -> Array:
     boundary
         As of `overlap`: where it is "none", blocks keep their elements at the edge.
 
+    Raises
+    ------
+    ValueError
+        `axes` or `boundary` has no such value.
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -232,6 +237,13 @@ def map_overlap(
         As of `overlap`.
     **kwargs
         Parameters of `map_blocks`, and keywords of `func`.
+
+    Raises
+    ------
+    TypeError
+        `func` is no function, or what follows it is no chunked array.
+    ValueError
+        `depth` or `boundary` has no such value, or a chunk is shorter than the depth.
 
     Examples
     --------

@@ -64,7 +64,13 @@ def _student(t: Any, df: Any) -> StatResult:
 def ttest_1samp(
     a: ArrayLike, popmean: Any, axis: int | None = 0, nan_policy: str = "propagate"
 ) -> StatResult:
-    """Test whether the mean along an axis is `popmean`, as ``scipy.stats.ttest_1samp``."""
+    """Test whether the mean along an axis is `popmean`, as ``scipy.stats.ttest_1samp``.
+
+    Raises
+    ------
+    NotImplementedError
+        `nan_policy` is another than "propagate".
+    """
     x, axis, n = _taken(a, axis, nan_policy)
     return _student((x.mean(axis) - popmean) / np.sqrt(x.var(axis, ddof=1) / n), n - 1)
 
@@ -72,7 +78,15 @@ def ttest_1samp(
 def ttest_rel(
     a: ArrayLike, b: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate"
 ) -> StatResult:
-    """Test whether means of pairs are equal, as ``scipy.stats.ttest_rel``."""
+    """Test whether means of pairs are equal, as ``scipy.stats.ttest_rel``.
+
+    Raises
+    ------
+    NotImplementedError
+        `nan_policy` is another than "propagate".
+    ValueError
+        The samples have different lengths.
+    """
     x, at, n = _taken(a, axis, nan_policy)
     y, _, m = _taken(b, axis)
     if n != m:
@@ -116,6 +130,11 @@ def power_divergence(
     """Test frequencies by a statistic of Cressie and Read, as ``scipy.stats.power_divergence``.
 
     The power ``lambda_`` may be a name, such as "log-likelihood"; without one it is "pearson".
+
+    Raises
+    ------
+    ValueError
+        `lambda_` is no name of a statistic.
     """
     from scipy import special
 
@@ -146,7 +165,13 @@ def chisquare(
 
 
 def f_oneway(*args: ArrayLike) -> StatResult:
-    """Test whether samples along the first axis have one mean, as ``scipy.stats.f_oneway``."""
+    """Test whether samples along the first axis have one mean, as ``scipy.stats.f_oneway``.
+
+    Raises
+    ------
+    TypeError
+        There are fewer than two samples.
+    """
     from scipy import special
 
     if len(args) < 2:
@@ -172,6 +197,13 @@ def moment(
 ) -> Array:
     """Return the mean power of deviations from the mean, as ``scipy.stats.moment``.
 
+    Raises
+    ------
+    NotImplementedError
+        `nan_policy` is another than "propagate".
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.stats.moment(la.arange(4), 2).compute()
     np.float64(1.25)
@@ -191,7 +223,13 @@ def _standard(x: Array, axis: int, power: int) -> Any:
 def skew(
     a: ArrayLike, axis: int | None = 0, bias: bool = True, nan_policy: str = "propagate"
 ) -> Any:
-    """Return the skewness along an axis, as ``scipy.stats.skew``."""
+    """Return the skewness along an axis, as ``scipy.stats.skew``.
+
+    Raises
+    ------
+    NotImplementedError
+        `nan_policy` is another than "propagate".
+    """
     x, axis, n = _taken(a, axis, nan_policy)
     found = _standard(x, axis, 3)
     return found if bias or n < 3 else found * (sqrt(n * (n - 1)) / (n - 2))
@@ -201,7 +239,13 @@ def kurtosis(
     a: ArrayLike, axis: int | None = 0, fisher: bool = True, bias: bool = True,
     nan_policy: str = "propagate",
 ) -> Any:
-    """Return the kurtosis along an axis, less 3 if `fisher`, as ``scipy.stats.kurtosis``."""
+    """Return the kurtosis along an axis, less 3 if `fisher`, as ``scipy.stats.kurtosis``.
+
+    Raises
+    ------
+    NotImplementedError
+        `nan_policy` is another than "propagate".
+    """
     x, axis, n = _taken(a, axis, nan_policy)
     found = _standard(x, axis, 4)
     if not bias and n > 3:
@@ -218,7 +262,15 @@ def _normal(z: Any) -> StatResult:
 def skewtest(
     a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate"
 ) -> StatResult:
-    """Test whether the skewness is a normal distribution's, as ``scipy.stats.skewtest``."""
+    """Test whether the skewness is a normal distribution's, as ``scipy.stats.skewtest``.
+
+    Raises
+    ------
+    NotImplementedError
+        `nan_policy` is another than "propagate".
+    ValueError
+        There are fewer than 8 values.
+    """
     x, axis, n = _taken(a, axis, nan_policy)
     if n < 8:
         raise ValueError(f"skewtest is not valid with less than 8 samples; {n} samples were given.")
@@ -233,7 +285,15 @@ def skewtest(
 def kurtosistest(
     a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate"
 ) -> StatResult:
-    """Test whether the kurtosis is a normal distribution's, as ``scipy.stats.kurtosistest``."""
+    """Test whether the kurtosis is a normal distribution's, as ``scipy.stats.kurtosistest``.
+
+    Raises
+    ------
+    NotImplementedError
+        `nan_policy` is another than "propagate".
+    ValueError
+        There are fewer than 5 values.
+    """
     x, axis, n = _taken(a, axis, nan_policy)
     if n < 5:
         raise ValueError(f"kurtosistest needs at least 5 samples; {n} samples were given.")
@@ -250,7 +310,15 @@ def kurtosistest(
 def normaltest(
     a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate"
 ) -> StatResult:
-    """Test for a normal distribution by D'Agostino and Pearson, as ``scipy.stats.normaltest``."""
+    """Test for a normal distribution by D'Agostino and Pearson, as ``scipy.stats.normaltest``.
+
+    Raises
+    ------
+    NotImplementedError
+        `nan_policy` is another than "propagate".
+    ValueError
+        There are fewer than 8 values.
+    """
     from scipy import special
 
     found = (

@@ -50,6 +50,15 @@ def asarray(
     unknown lengths raises ValueError. Chunks are NumPy's arrays, so `like` may be one, or a chunked
     array.
 
+    Raises
+    ------
+    TypeError
+        `a` is lazy and of unknown shape, or a keyword is not one of `from_array`.
+    ValueError
+        ``copy=False``, and a copy is needed; lengths that may not be unknown are.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.asarray([[1, 2], [3, 4]])
     >>> x.T.compute()
@@ -99,6 +108,13 @@ def array(
     With ``copy=False`` it reads the memory of `a`, which must not change then. Other parameters are
     those of `asarray`.
 
+    Raises
+    ------
+    TypeError
+        `a` is lazy and of unknown shape, or a keyword is not one of `asarray`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.array([[1, 2], [3, 4]], dtype=float).sum(axis=0).compute()
     array([4., 6.])
@@ -270,6 +286,13 @@ def full_like(
 ) -> Array:
     """Return an array with one value everywhere, and the shape, dtype and chunks of `a`.
 
+    Raises
+    ------
+    ValueError
+        `fill_value` is an array with axes: use `broadcast_to` instead.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.full_like(la.arange(3), 9).compute()
     array([9, 9, 9])
@@ -327,6 +350,13 @@ def eye(
 ) -> Array:
     """Return a matrix with ones on a diagonal: `k` columns above the main one.
 
+    Raises
+    ------
+    ValueError
+        A length is negative.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.eye(3, k=1, dtype=int, chunks=2).compute()
     array([[0, 1, 0],
@@ -358,6 +388,13 @@ def tri(
 ) -> Array:
     """Return a matrix with ones on and below a diagonal: `k` columns above the main one.
 
+    Raises
+    ------
+    ValueError
+        A length is negative.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.tri(3, dtype=int, chunks=2).compute()
     array([[1, 0, 0],

@@ -118,6 +118,13 @@ def cumulative_sum(
 ) -> Array:
     """Return the Array API's cumulative sums; parameters are those of ``np.cumulative_sum``.
 
+    Raises
+    ------
+    ValueError
+        There are several axes, and none is chosen.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.cumulative_sum(la.arange(1, 4, chunks=2), include_initial=True).compute()
     array([0, 1, 3, 6])
@@ -131,6 +138,13 @@ def cumulative_prod(
 ) -> Array:
     """Return the Array API's cumulative products; parameters as ``np.cumulative_prod``.
 
+    Raises
+    ------
+    ValueError
+        There are several axes, and none is chosen.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.cumulative_prod(la.arange(1, 4, chunks=2)).compute()
     array([1, 2, 6])
@@ -175,6 +189,13 @@ def diff(
 ) -> Any:
     """Return differences between neighbours, `n` times; parameters are those of ``np.diff``.
 
+    Raises
+    ------
+    ValueError
+        `n` is negative, or the array has no axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.diff(la.from_array([1, 4, 9, 16], chunks=2)).compute()
     array([3, 5, 7])
@@ -213,6 +234,13 @@ def ediff1d(
 
     Parameters are those of ``np.ediff1d``.
 
+    Raises
+    ------
+    TypeError
+        `to_begin` or `to_end` does not fit the dtype of `ary`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.ediff1d(la.from_array([1, 2, 4, 7], chunks=2), to_begin=0).compute()
     array([0, 1, 2, 3])
@@ -247,6 +275,15 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Axes = None, edge_order: int = 1
 
     Coordinates that are chunked arrays are computed when this is called.
 
+    Raises
+    ------
+    TypeError
+        There are neither one distance nor one for each axis.
+    ValueError
+        Distances have another length, an axis is too short, or `edge_order` is above 2.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> heights = la.from_array([1.0, 2.0, 4.0, 7.0, 11.0], chunks=2)
     >>> la.gradient(heights, 2.0).compute()

@@ -108,6 +108,15 @@ def einsum(
     Operands are multiplied two at a time, in the order of ``np.einsum_path`` (`optimize`; the
     greedy one if that is False).
 
+    Raises
+    ------
+    TypeError
+        An operand can't be cast to `dtype` as `casting` says.
+    ValueError
+        The subscripts don't fit the operands.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.ones((2, 3), chunks=2)
     >>> la.einsum("ij,kj->ik", x, x).compute()

@@ -156,6 +156,13 @@ def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None 
 
     With the condition alone it is `nonzero`.
 
+    Raises
+    ------
+    ValueError
+        Only one of `x` and `y` is given.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.arange(5, chunks=2)
     >>> la.where(x % 2 == 0, x, -1).compute()
@@ -213,6 +220,13 @@ def clip(
 ) -> Array:
     """Return elements limited to an interval; parameters are those of ``np.clip``.
 
+    Raises
+    ------
+    ValueError
+        Bounds are given in both ways.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.clip(la.arange(6, chunks=2), 1, 4).compute()
     array([1, 1, 2, 3, 4, 4])
@@ -516,6 +530,15 @@ def _missing(x: Any) -> Any:
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Array:
     """Return for each element that of the first choice whose condition holds, else the default.
 
+    Raises
+    ------
+    TypeError
+        A condition is not boolean, or a choice does not fit the dtype of the result.
+    ValueError
+        There is no condition, or another number of choices.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.arange(6, chunks=2)
     >>> la.select([x < 2, x > 3], [-x, x**2], default=10).compute()

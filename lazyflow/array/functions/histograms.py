@@ -258,6 +258,15 @@ def histogram_bin_edges(
 
     `weights` do not change them, as in NumPy.
 
+    Raises
+    ------
+    TypeError
+        `bins` is the name of a rule, and there are `weights`.
+    ValueError
+        `bins` don't increase, or have several axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.histogram_bin_edges(la.arange(10, chunks=3), bins=3).compute()
     array([0., 3., 6., 9.])
@@ -289,6 +298,15 @@ def histogram(
     computes the numbers for the rule now. Without `range`, the smallest and the largest element are
     found first, so blocks are read twice.
 
+    Raises
+    ------
+    TypeError
+        `bins` is the name of a rule, and there are `weights`.
+    ValueError
+        `bins` don't increase, or have several axes, or `weights` another shape.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> counts, edges = la.histogram(la.arange(10, chunks=3), bins=2)
     >>> counts.compute(), edges.compute()
@@ -342,6 +360,13 @@ def histogramdd(
     sample
         An array of shape ``(points, coordinates)``, or a list of arrays, one for each coordinate.
 
+    Raises
+    ------
+    TypeError
+        `bins` is the name of a rule.
+    ValueError
+        `bins` or `range` doesn't have an entry for each coordinate, or these have other lengths.
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -389,6 +414,13 @@ def histogram2d(
 ) -> tuple[Array, Array, Array]:
     """Return a histogram of points in the plane; parameters are those of ``np.histogram2d``.
 
+    Raises
+    ------
+    ValueError
+        `bins` or `range` doesn't have two entries, or `x` and `y` have other lengths.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x, y = la.from_array([0, 1, 1, 2], chunks=2), la.from_array([0, 1, 1, 0], chunks=2)
     >>> counts, x_edges, y_edges = la.histogram2d(x, y, bins=[[0, 1, 3], [0, 1, 2]])
@@ -437,6 +469,13 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     The length of the result is known after it was computed; before, only where the type of `x`
     holds no number of `minlength` or more.
 
+    Raises
+    ------
+    ValueError
+        `x` doesn't have exactly one axis, or `weights` have another length.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.bincount(la.from_array([0, 1, 1, 3], chunks=2)).compute()
     array([1, 2, 0, 1])

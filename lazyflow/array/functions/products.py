@@ -43,12 +43,13 @@ def _differ(n: int | None, m: int | None) -> bool:
     return n != m
 
 
-def _check_axes(gufunc: np.ufunc, *arrays: Array) -> None:
-    for at, x in enumerate(arrays):
-        if x.ndim == 0:
+def _check_axes(name: str, signature: str, *arrays: tuple[Array, int]) -> None:
+    """Raise NumPy's error where an array has fewer axes than its function needs."""
+    for at, (x, needed) in enumerate(arrays):
+        if x.ndim < needed:
             raise ValueError(
-                f"{gufunc.__name__}: Input operand {at} does not have enough dimensions (has 0, "
-                f"gufunc core with signature {gufunc.signature} requires 1)"
+                f"{name}: Input operand {at} does not have enough dimensions (has {x.ndim}, gufunc "
+                f"core with signature {signature} requires {needed})"
             )
 
 
@@ -70,6 +71,15 @@ def matmul(
 ) -> Array:
     """Return the matrix product; parameters are those of ``np.matmul``, without `axes`.
 
+    Raises
+    ------
+    TypeError
+        There are options such as `axes`.
+    ValueError
+        An array has no axis, or the lengths that are summed differ.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> (la.ones((2, 3), chunks=2) @ la.ones((3, 2), chunks=2)).compute()
     array([[3., 3.],
@@ -81,7 +91,7 @@ def matmul(
             "move the axes by moveaxis() first"
         )
     a, b = as_array(x1), as_array(x2)
-    _check_axes(np.matmul, a, b)
+    _check_axes("matmul", "(n?,k),(k,m?)->(n?,m?)", (a, 1), (b, 1))
     _check_core(np.matmul, a.shape[-1], b.shape[max(b.ndim - 2, 0)])
     loop: Any = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None), casting=casting, **loop)
@@ -109,6 +119,13 @@ def _dtype(a: Array, b: Array) -> np.dtype[Any]:
 def dot(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     """Return the dot product: of vectors, of matrices, or of the last axis of `a` with one of `b`.
 
+    Raises
+    ------
+    ValueError
+        The lengths that are summed differ.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.arange(4, chunks=2)
     >>> la.dot(x, x).compute()
@@ -134,6 +151,13 @@ def _summed(a: Array, b: Array, axis: int) -> Array:
 def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
     """Return sums of products over axes; parameters are those of ``np.tensordot``.
 
+    Raises
+    ------
+    ValueError
+        The lengths that are summed differ, or an axis is named twice.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.tensordot(la.ones((2, 3, 4)), la.ones((3, 4, 5)), axes=2).shape
     (2, 5)
@@ -170,6 +194,13 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
 def inner(a: ArrayLike, b: ArrayLike) -> Array:
     """Return sums of products over the last axes.
 
+    Raises
+    ------
+    ValueError
+        The lengths that are summed differ.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.inner(la.asarray([[1, 2], [3, 4]]), la.asarray([10, 1])).compute()
     array([12, 34])
@@ -212,6 +243,13 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Return the sum of products of the conjugate of `a` with `b`, both raveled.
 
+    Raises
+    ------
+    ValueError
+        The arrays have different numbers of elements.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.vdot(la.asarray([1j, 2]), la.asarray([1j, 3])).compute()
     np.complex128(7+0j)
@@ -233,12 +271,19 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Array:
 def vecdot(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None, *, axis: int = -1) -> Array:
     """Return sums of products of the conjugate of `x1` with `x2` along an axis.
 
+    Raises
+    ------
+    ValueError
+        An array has too few axes, or the lengths that are summed differ.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.vecdot(la.asarray([[1, 2], [3, 4]]), la.asarray([1, 1])).compute()
     array([3, 7])
     """
     a, b = as_array(x1), as_array(x2)
-    _check_axes(np.vecdot, a, b)
+    _check_axes("vecdot", "(n),(n)->()", (a, 1), (b, 1))
     a, b = (_last(x, axis) for x in (a, b))
     _check_core(np.vecdot, a.shape[-1], b.shape[-1])
     broadcast_shape([a.shape[:-1], b.shape[:-1]])
@@ -258,22 +303,38 @@ def _last(x: Array, axis: int) -> Array:
 def matvec(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
     """Return products of matrices, the last two axes, with vectors, the last axis.
 
+    Raises
+    ------
+    ValueError
+        An array has too few axes, or the lengths that are summed differ.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.matvec(la.asarray([[1, 2], [3, 4]]), la.asarray([1, 1])).compute()
     array([3, 7])
     """
     a, b = as_array(x1), as_array(x2)
+    _check_axes("matvec", "(m,n),(n)->(m)", (a, 2), (b, 1))
     return as_result(matmul(a, b[..., None])[..., 0].expr, out)
 
 
 def vecmat(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
     """Return products of conjugate vectors, the last axis, with matrices, the last two axes.
 
+    Raises
+    ------
+    ValueError
+        An array has too few axes, or the lengths that are summed differ.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.vecmat(la.asarray([1, 1]), la.asarray([[1, 2], [3, 4]])).compute()
     array([4, 6])
     """
     a, b = as_array(x1), as_array(x2)
+    _check_axes("vecmat", "(n),(n,m)->(m)", (a, 1), (b, 2))
     return as_result(matmul(_conjugate(a)[..., None, :], b)[..., 0, :].expr, out)
 
 
@@ -283,6 +344,13 @@ def trace(
 ) -> Array:
     """Return the sums along diagonals; parameters are those of ``np.trace``.
 
+    Raises
+    ------
+    ValueError
+        The array has fewer than two axes, or `axis1` is `axis2`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.trace(la.arange(9, chunks=4).reshape(3, 3)).compute()
     np.int64(12)
@@ -311,6 +379,13 @@ def cross(
 ) -> Array:
     """Return the cross product of vectors; parameters are those of ``np.cross``.
 
+    Raises
+    ------
+    ValueError
+        An array has no axis, or the lengths of the vectors are neither 2 nor 3.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.cross(la.asarray([1, 0, 0]), la.asarray([0, 1, 0])).compute()
     array([0, 0, 1])

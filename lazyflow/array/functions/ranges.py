@@ -51,6 +51,15 @@ def arange(
 
     Each block is made by its own task.
 
+    Raises
+    ------
+    TypeError
+        `dtype` is one of texts or other things that are no numbers.
+    ZeroDivisionError
+        `step` is 0.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.arange(2, 10, 3).compute()
     array([2, 5, 8])
@@ -82,6 +91,15 @@ def linspace(
 
     With ``retstep=True`` the distance between them is returned, too.
 
+    Raises
+    ------
+    TypeError
+        A bound is an array with axes.
+    ValueError
+        `num` is negative.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linspace(0, 1, 5, chunks=2).compute()
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
@@ -109,6 +127,15 @@ def logspace(
 ) -> Array:
     """Return `num` powers of `base`, evenly from ``base ** start`` to ``base ** stop``.
 
+    Raises
+    ------
+    TypeError
+        A bound is an array with axes.
+    ValueError
+        `num` is negative.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.logspace(0, 3, 4).compute()
     array([   1.,   10.,  100., 1000.])
@@ -125,6 +152,15 @@ def geomspace(
 
     Parameters are those of ``np.geomspace``.
 
+    Raises
+    ------
+    TypeError
+        A bound is an array with axes.
+    ValueError
+        `num` is negative, or a bound is 0.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.geomspace(1, 1000, num=4, chunks=2).compute()
     array([   1.,   10.,  100., 1000.])
@@ -280,6 +316,13 @@ def meshgrid(
 
     Results are views until they are computed, whatever `copy` says.
 
+    Raises
+    ------
+    ValueError
+        `indexing` is neither "xy" nor "ij".
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x, y = la.meshgrid(la.arange(3), la.arange(2))
     >>> (x + 10 * y).compute()
@@ -361,6 +404,13 @@ def _matrix(arr: Any) -> Array:
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     """Return the indices of elements on and below a diagonal of this matrix.
 
+    Raises
+    ------
+    ValueError
+        The array doesn't have exactly two axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> rows, columns = la.tril_indices_from(la.ones((2, 2)))
     >>> rows.compute(), columns.compute()
@@ -373,6 +423,13 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> Any:
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> Any:
     """Return the indices of elements on and above a diagonal of this matrix.
 
+    Raises
+    ------
+    ValueError
+        The array doesn't have exactly two axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> rows, columns = la.triu_indices_from(la.ones((2, 2)))
     >>> rows.compute(), columns.compute()
@@ -395,6 +452,13 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     """Return the indices of the main diagonal of an array whose axes are all of one length.
 
+    Raises
+    ------
+    ValueError
+        The array has fewer than two axes, or axes of different lengths.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> [each.compute() for each in la.diag_indices_from(la.ones((2, 2)))]
     [array([0, 1]), array([0, 1])]
@@ -420,6 +484,13 @@ def mask_indices(n: int, mask_func: Any, k: Any = 0) -> tuple[Array, ...]:
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Return index arrays, each along an axis of its own, that cross each other.
 
+    Raises
+    ------
+    ValueError
+        An argument has more than one axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> rows, columns = la.ix_(la.asarray([0, 2]), [1, 3, 4])
     >>> rows.shape, columns.shape

@@ -52,6 +52,11 @@ def report(*arrays: Array, keep: bool = False, explain: bool = False) -> str:
     ``num_workers`` of `config` (default: one for each core) run the tasks. It leaves out memory
     that functions use inside, and values that were in memory before.
 
+    Raises
+    ------
+    TypeError
+        An argument is no chunked array.
+
     Examples
     --------
     >>> import lazyflow.array as la

@@ -64,6 +64,13 @@ def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "ra
 
     Parameters are those of ``np.choose``.
 
+    Raises
+    ------
+    TypeError
+        `a` holds no whole numbers.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.choose(la.from_array([0, 1, 1], chunks=2), [[1, 2, 3], [10, 20, 30]]).compute()
     array([ 1, 20, 30])
@@ -100,6 +107,15 @@ def _choose(a: Any, *choices: Any, mode: str) -> Any:
 def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -> Array:
     """Return elements by indices along an axis that are others for each row.
 
+    Raises
+    ------
+    IndexError
+        `indices` are no whole numbers, or lengths beside the axis don't fit.
+    ValueError
+        The numbers of axes differ, or without an axis `indices` have several.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.from_array([[3, 1, 2], [9, 7, 8]], chunks=(1, 3))
     >>> la.take_along_axis(x, x.argsort(axis=1), axis=1).compute()
@@ -145,6 +161,13 @@ def searchsorted(
     It becomes one block; of one that takes much of the memory limit, parts are searched one after
     the other.
 
+    Raises
+    ------
+    ValueError
+        `side` is neither "left" nor "right", `a` has no axis, or `sorter` another length.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.searchsorted(la.asarray([1, 3, 5]), la.from_array([2, 5, 9], chunks=2)).compute()
     array([1, 2, 3])
@@ -241,6 +264,13 @@ def sort(
     one chunk; one of more than eight times ``config.chunk_bytes`` stays in chunks, which many tasks
     sort. Objects, and records by `order`, are always sorted by one task.
 
+    Raises
+    ------
+    TypeError
+        ``descending=True``, and the elements are records or texts.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.sort(la.from_array([30, 10, 20], chunks=2)).compute()
     array([10, 20, 30])
@@ -261,6 +291,13 @@ def argsort(
 ) -> Array:
     """Return the indices of elements in sorted order along an axis, in the chunks of `sort`.
 
+    Raises
+    ------
+    TypeError
+        ``descending=True``, and the elements are records or texts.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.argsort(la.from_array([30, 10, 20], chunks=2)).compute()
     array([1, 2, 0])
@@ -290,6 +327,13 @@ def partition(
     Parameters are those of ``np.partition``. The axis becomes one chunk; what is too much for that
     is sorted, as by `sort`.
 
+    Raises
+    ------
+    ValueError
+        There is no place `kth`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.partition(la.asarray([7, 1, 5, 3]), 1)[1].compute()
     np.int64(3)
@@ -304,6 +348,13 @@ def argpartition(
 ) -> Array:
     """Return the indices of elements in the order that `partition` gives them.
 
+    Raises
+    ------
+    ValueError
+        There is no place `kth`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.asarray([7, 1, 5])
     >>> x[la.argpartition(x, 0)[:1]].compute()
@@ -317,6 +368,15 @@ def argpartition(
 def lexsort(keys: Any, axis: int = -1) -> Array:
     """Return the indices of elements sorted by several keys, the last one first; as ``np.lexsort``.
 
+    Raises
+    ------
+    TypeError
+        There is no key.
+    ValueError
+        Keys have different shapes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> surnames, names = la.asarray(["B", "A", "A"]), la.asarray(["x", "z", "y"])
     >>> la.lexsort((names, surnames)).compute()
@@ -459,6 +519,11 @@ def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -
     split_every
         How many neighbours are merged at a time; 16 if left out.
 
+    Raises
+    ------
+    ValueError
+        `k` is 0.
+
     Notes
     -----
     Where parts of so many elements would take much of a memory limit, all are put in order, as by
@@ -476,6 +541,13 @@ def topk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -
 def argtopk(a: ArrayLike, k: int, axis: int = -1, split_every: int | None = None) -> Array:
     """Return the indices of the `k` largest elements along an axis; parameters are those of `topk`.
 
+    Raises
+    ------
+    ValueError
+        `k` is 0.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.argtopk(la.from_array([5, 1, 3, 6], chunks=2), 2).compute()
     array([3, 0])

@@ -58,6 +58,17 @@ def cov(
 ) -> Array:
     """Return the covariances of variables; parameters are those of ``np.cov``.
 
+    Raises
+    ------
+    RuntimeError
+        Weights have another length, or several axes.
+    TypeError
+        `fweights` are no whole numbers.
+    ValueError
+        `m` has more than two axes, `ddof` is no whole number, or weights are negative.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.cov(la.asarray([[0., 1, 2], [2, 1, 0]])).compute()
     array([[ 1., -1.],
@@ -113,6 +124,13 @@ def corrcoef(
 ) -> Array:
     """Return the correlations of variables; parameters are those of ``np.corrcoef``.
 
+    Raises
+    ------
+    ValueError
+        `x` has more than two axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.corrcoef(la.asarray([[0.0, 1.0, 2.0], [5.0, 3.0, 1.0]])).compute().round(6)
     array([[ 1., -1.],

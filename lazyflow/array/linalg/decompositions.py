@@ -286,6 +286,11 @@ def qr(a: ArrayLike, mode: Literal["reduced", "complete", "r", "raw"] = "reduced
         "reduced": Q (M, K) and R (K, N); "r": R alone; "complete" and "raw" as NumPy's, whole in a
         task.
 
+    Raises
+    ------
+    LinAlgError
+        The array has fewer than two axes.
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -321,9 +326,16 @@ def _of_rows(x: Array, rows: tuple[int, ...], dtype: Any, mode: str) -> Any:
 def tsqr(data: ArrayLike, compute_svd: bool = False, coerce_signs: bool = True) -> Any:
     """Return QR factors, or the singular value decomposition, of a tall matrix, by blocks of rows.
 
+    Shapes: (M, N) to (M, N) and (N, N).
+
     Q of blocks and R of all are found in one pass, in a tree (Demmel, Grigori, Hoemmen, Langou,
     2012). Blocks of rows are joined until each is twice as high as wide. `coerce_signs` is that
     of `svd`.
+
+    Raises
+    ------
+    LinAlgError
+        The array has fewer than two axes.
 
     Examples
     --------
@@ -339,6 +351,13 @@ def tsqr(data: ArrayLike, compute_svd: bool = False, coerce_signs: bool = True) 
 
 def sfqr(data: ArrayLike) -> QRResult:
     """Return QR factors of a matrix wider than high: those of its first columns, and Qᴴ times all.
+
+    Shapes: (M, N) to (M, M) and (M, N).
+
+    Raises
+    ------
+    LinAlgError
+        The array has fewer than two axes.
 
     Examples
     --------
@@ -388,6 +407,11 @@ def svd(
         The sum of each vector of the smaller of U and Vh gets a real part of at least 0, so signs
         do not depend on chunks and processors. Not for stacks, `hermitian` or `full_matrices`.
 
+    Raises
+    ------
+    LinAlgError
+        The array has fewer than two axes.
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -433,6 +457,15 @@ def full_svd(
 def svdvals(x: ArrayLike, /) -> Array:
     """Return the singular values of matrices, in falling order.
 
+    Shapes: (..., M, N) to (..., min(M, N)).
+
+    Raises
+    ------
+    LinAlgError
+        The array has fewer than two axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.svdvals(la.asarray([[3.0, 0], [0, 4]])).compute()
     array([4., 3.])
@@ -470,6 +503,13 @@ def compression_matrix(
     """Return (K, M) with orthonormal rows, which nearly span the columns of `data`.
 
     Parameters are those of `svd_compressed`; `q` is its `k`.
+
+    Raises
+    ------
+    LinAlgError
+        An array has fewer than two axes.
+    ValueError
+        `iterator` is neither "power" nor "QR".
 
     Examples
     --------
@@ -536,6 +576,11 @@ def svd_compressed(
     -------
     U (M, k), S (k,), Vh (k, N)
 
+    Raises
+    ------
+    ValueError
+        The array doesn't have exactly two axes, or `iterator` is neither "power" nor "QR".
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -563,9 +608,16 @@ def svd_compressed(
 def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EigResult:
     """Return eigenvalues, in rising order, and eigenvectors of matrices equal to their adjoints.
 
+    Shapes: (..., M, M) to (..., M) and (..., M, M).
+
     Each matrix is whole in a task: LAPACK's method has no blocks. For covariances of a tall matrix,
     `svd` of the matrix itself works by blocks: the eigenvalues are the squares of the singular
     values, the eigenvectors are in Vh.
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square.
 
     Examples
     --------
@@ -580,6 +632,15 @@ def eigh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> EigResult:
 def eigvalsh(a: ArrayLike, UPLO: Literal["L", "U"] = "L") -> Array:
     """Return the eigenvalues of matrices equal to their adjoints, each whole in a task.
 
+    Shapes: (..., M, M) to (..., M).
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.eigvalsh(la.asarray([[0.0, 1], [1, 0]])).compute().round(9)
     array([-1.,  1.])
@@ -602,7 +663,14 @@ def _complex_eigvals(a: Any) -> Any:
 def eig(a: ArrayLike) -> EigResult:
     """Return eigenvalues and right eigenvectors of square matrices, each whole in a task.
 
+    Shapes: (..., M, M) to (..., M) and (..., M, M).
+
     Both are always complex; NumPy's are real if all imaginary parts are 0.
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square.
 
     Examples
     --------
@@ -616,6 +684,15 @@ def eig(a: ArrayLike) -> EigResult:
 def eigvals(a: ArrayLike) -> Array:
     """Return the eigenvalues of square matrices, each whole in a task; always complex.
 
+    Shapes: (..., M, M) to (..., M).
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.eigvals(la.asarray([[2.0, 1], [0, 3]])).compute()
     array([2.+0.j, 3.+0.j])
@@ -672,8 +749,15 @@ def panels(x: Array, dtype: Any) -> Panels:
 def lu(a: ArrayLike) -> tuple[Array, Array, Array]:
     """Return P, L and U of ``a == P @ L @ U``: a permutation and triangles, as scipy.linalg.lu.
 
+    Shapes: (M, N) to (M, M), (M, K) and (K, N), with K = min(M, N).
+
     Pivots are searched in whole columns, so it is as stable as LAPACK's; dask searches them in the
     diagonal block only. A large square matrix is cut into panels of columns.
+
+    Raises
+    ------
+    LinAlgError
+        The array has fewer than two axes.
 
     Examples
     --------

@@ -59,6 +59,15 @@ def vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Return the products of all elements of one vector with all of another.
 
+    Shapes: (M,) and (N,) to (M, N).
+
+    Raises
+    ------
+    ValueError
+        An array doesn't have exactly one axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.outer(la.arange(3), la.asarray([1, 10])).shape
     (3, 2)
@@ -75,6 +84,13 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """Return the cross product of vectors of three elements.
 
+    Raises
+    ------
+    ValueError
+        The vectors don't have three elements.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.cross(la.asarray([1, 0, 0]), la.asarray([0, 1, 0])).compute()
     array([0, 0, 1])
@@ -101,6 +117,13 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """Return diagonals of matrices, the last two axes.
 
+    Raises
+    ------
+    ValueError
+        The array has fewer than two axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.diagonal(la.arange(4, chunks=2).reshape(2, 2)).compute()
     array([0, 3])
@@ -111,6 +134,17 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 def matrix_power(a: ArrayLike, n: int) -> Array:
     """Return powers of square matrices, by squares of squares; negative ones of inverses.
 
+    Shapes: (..., M, M) to (..., M, M).
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square.
+    TypeError
+        `n` is no whole number.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.matrix_power(la.asarray([[1, 1], [0, 1]]), 5).compute()
     array([[1, 5],
@@ -140,6 +174,13 @@ def multi_dot(arrays: Sequence[ArrayLike], *, out: Array | None = None) -> Array
     """Return the product of several matrices, in the order that multiplies the fewest numbers.
 
     The first and the last may be vectors.
+
+    Raises
+    ------
+    LinAlgError
+        An array between the first and the last doesn't have two axes.
+    ValueError
+        There are fewer than two arrays, or the lengths that are summed differ.
 
     Examples
     --------

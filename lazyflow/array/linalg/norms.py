@@ -143,7 +143,16 @@ def _ratio(s: Any, inverted: bool) -> Any:
 def cond(x: ArrayLike, p: Any = None) -> Array:
     """Return condition numbers: by singular values for `p` None, 2 and -2, as NumPy's.
 
+    Shapes: (..., M, N) to (...).
+
     For other orders each matrix is whole in a task.
+
+    Raises
+    ------
+    LinAlgError
+        The array has fewer than two axes, or no elements.
+    ValueError
+        There is no norm `p` of matrices.
 
     Examples
     --------

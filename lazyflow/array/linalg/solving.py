@@ -114,6 +114,8 @@ def solve_triangular(a: ArrayLike, b: ArrayLike, lower: bool = False) -> Array:
     ------
     LinAlgError
         The matrix is not square, or when computed: there is a 0 on its diagonal.
+    ValueError
+        `a` is a stack of matrices, or `b` has another number of rows.
 
     Examples
     --------
@@ -135,6 +137,15 @@ def solve_triangular(a: ArrayLike, b: ArrayLike, lower: bool = False) -> Array:
 def inv(a: ArrayLike) -> Array:
     """Return the inverses of square matrices; of a large one by `solve`.
 
+    Shapes: (..., M, M) to (..., M, M).
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square, or when computed: one is singular.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.inv(la.asarray([[2.0, 0], [0, 4]])).compute()
     array([[0.5 , 0.  ],
@@ -166,6 +177,11 @@ def lstsq(
     -------
     x (N,) or (N, K); sums of squared residuals: (K,), (1,) for a vector, (0,) if M <= N (NumPy's
     are also empty if the rank is less than N, which is unknown here); the rank; singular values.
+
+    Raises
+    ------
+    LinAlgError
+        An array has too many or too few axes, or the numbers of rows differ.
 
     Examples
     --------
@@ -205,6 +221,15 @@ def pinv(
 ) -> Array:
     """Return the pseudo-inverses (Moore and Penrose); parameters are those of ``np.linalg.pinv``.
 
+    Raises
+    ------
+    LinAlgError
+        The array has fewer than two axes.
+    ValueError
+        Both `rcond` and `rtol` are given.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.pinv(la.asarray([[2.0, 0], [0, 0]])).compute()
     array([[0.5, 0. ],
@@ -229,6 +254,15 @@ def pinv(
 def det(a: ArrayLike) -> Array:
     """Return the determinants of square matrices; of a large one by its LU factors, in panels.
 
+    Shapes: (..., M, M) to (...).
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.det(la.asarray([[2.0, 1], [0, 3]])).compute().round(9)
     np.float64(6.0)
@@ -249,6 +283,15 @@ def _determinant(x: Array, which: int, dtype: Any) -> Array:
 def slogdet(a: ArrayLike) -> SlogdetResult:
     """Return the signs of determinants, and the logarithms of their absolute values.
 
+    Shapes: (..., M, M) to twice (...).
+
+    Raises
+    ------
+    LinAlgError
+        The matrices are not square.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> sign, log = la.linalg.slogdet(la.eye(400) * -0.01)
     >>> sign.compute(), log.compute().round(2)
@@ -266,6 +309,15 @@ def matrix_rank(
 ) -> Array:
     """Return how many singular values are above `tol`; parameters are NumPy's.
 
+    Shapes: (..., M, N) to (...).
+
+    Raises
+    ------
+    ValueError
+        Both `tol` and `rtol` are given.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.matrix_rank(la.ones((5, 3), chunks=2)).compute()
     np.int64(1)
@@ -290,6 +342,13 @@ def matrix_rank(
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """Return x of ``tensordot(a, x, x.ndim) == b``; parameters are those of NumPy's.
 
+    Raises
+    ------
+    LinAlgError
+        The array is no square matrix of the axes of `b` and the others.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.tensorsolve(la.eye(6).reshape(2, 3, 6), la.ones((2, 3))).shape
     (6,)
@@ -311,6 +370,15 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
 def tensorinv(a: ArrayLike, ind: int = 2) -> Array:
     """Return the inverse for ``tensordot(a, b, ind)``; parameters are those of NumPy's.
 
+    Raises
+    ------
+    ValueError
+        `ind` is not positive.
+    LinAlgError
+        The array is no square matrix of `ind` axes and the others.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.linalg.tensorinv(la.eye(6).reshape(2, 3, 6), ind=2).shape
     (6, 2, 3)

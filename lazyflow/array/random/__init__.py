@@ -50,6 +50,14 @@ class Generator(Sampling):
     Methods are those of ``np.random.Generator``. They have the same parameters except ``out=``, and
     ``chunks=`` as of `normalize_chunks`. The same seed gives other values than in NumPy.
 
+    Raises
+    ------
+    TypeError
+        Of any method: a parameter is lazy, and no chunked array.
+    ValueError
+        Of any method: a parameter has a value that the distribution does not allow, or `size` is
+        not a shape that the parameters broadcast to.
+
     Examples
     --------
     >>> import lazyflow.array as la

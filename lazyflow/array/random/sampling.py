@@ -72,6 +72,16 @@ class Sampling(Discrete):
         shuffle
             A sample without replacement is in random order.
 
+        Raises
+        ------
+        AxisError
+            `a` has one axis, and `axis` is another.
+        TypeError
+            `a` is lazy, and no chunked array.
+        ValueError
+            There is nothing to choose of, `p` is no list of probabilities of it, or too few
+            elements for a sample without replacement.
+
         Examples
         --------
         >>> import lazyflow.array as la
@@ -157,6 +167,11 @@ class Sampling(Discrete):
         axis
             The axis.
 
+        Raises
+        ------
+        TypeError
+            `x` is no chunked array.
+
         Examples
         --------
         >>> import lazyflow.array as la
@@ -209,6 +224,11 @@ class Sampling(Discrete):
         size, chunks
             Shape without the last axis, and chunks.
 
+        Raises
+        ------
+        ValueError
+            `pvals` are no probabilities, or have several axes.
+
         Examples
         --------
         >>> import lazyflow.array as la
@@ -237,6 +257,11 @@ class Sampling(Discrete):
         method
             "marginals" or "count", which is faster for few things.
 
+        Raises
+        ------
+        ValueError
+            `colors` are negative, have several axes, or are fewer than `nsample`.
+
         Examples
         --------
         >>> import lazyflow.array as la
@@ -262,6 +287,11 @@ class Sampling(Discrete):
             The concentration of each share.
         size, chunks
             Shape without the last axis, and chunks.
+
+        Raises
+        ------
+        ValueError
+            `alpha` is negative, or has several axes.
 
         Examples
         --------
@@ -294,6 +324,11 @@ class Sampling(Discrete):
             How far from symmetric and positive a matrix may be.
         method
             How the matrix is factored: "svd", "eigh" or "cholesky".
+
+        Raises
+        ------
+        ValueError
+            `mean` is no vector, or `cov` no square matrix of its length.
 
         Examples
         --------

@@ -59,6 +59,11 @@ def sliding_window_view(
         Cut chunks so that the windows of a block, if they were copied, would take at most 16 times
         ``config.chunk_bytes``, or the bytes of the block now if these are more.
 
+    Raises
+    ------
+    ValueError
+        The windows don't fit the axes, are longer than these, or negative.
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -171,6 +176,11 @@ def apply_along_axis(
         The dtype and the shape of the function's results. If one of them is left out, `func1d` is
         called at once with a made-up slice of ones.
 
+    Raises
+    ------
+    TypeError
+        `func1d` raises where it is tried, and `dtype` and `shape` are not given.
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -218,6 +228,11 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: int | Sequence
         The array.
     axes
         The axes, in the order in which the function is applied to them.
+
+    Raises
+    ------
+    ValueError
+        `func` returns an array of another number of axes.
 
     Examples
     --------
@@ -358,6 +373,11 @@ def piecewise(
         A function or a value for each condition, and perhaps one more for where none holds.
     *args, **kw
         Further arguments of the functions.
+
+    Raises
+    ------
+    ValueError
+        There is neither a function for each condition, nor one more.
 
     Examples
     --------

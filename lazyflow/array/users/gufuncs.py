@@ -409,6 +409,13 @@ class gufunc:
     **options
         Parameters of `apply_gufunc`.
 
+    Raises
+    ------
+    TypeError
+        There is no `signature`.
+    ValueError
+        The text is not a signature.
+
     Examples
     --------
     >>> import numpy as np

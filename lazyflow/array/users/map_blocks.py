@@ -422,6 +422,11 @@ def fromfunction(
     **kwargs
         Keywords of `function`.
 
+    Raises
+    ------
+    TypeError
+        There is no `shape`.
+
     Examples
     --------
     >>> import lazyflow.array as la

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from array_checks import check_near, kept_inputs, told_of
+from array_checks import check_near, kept_inputs, raised, told_of
 from array_examples import Store
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -172,6 +172,15 @@ def test_other_products(dtype):
     if hasattr(np, "matvec"):
         check_near(np.matvec(a, b[:, 0]), np.matvec(x, y[:, 0]))
         check_near(np.vecmat(a[:, :, 0], b), np.vecmat(x[:, :, 0], y))
+
+
+@pytest.mark.skipif(not hasattr(np, "matvec"), reason="NumPy 2.2 has the first")
+@pytest.mark.parametrize("shapes", [((3,), (3,)), ((2, 3), ()), ((), (3, 2))])
+def test_products_of_too_few_axes_raise_as_in_numpy(shapes):
+    x, y = map(np.ones, shapes)
+    for name in ("matvec", "vecmat"):
+        words = raised(lambda name=name: getattr(np, name)(x, y))
+        assert raised(lambda name=name: getattr(la, name)(la.asarray(x), la.asarray(y))) == words
 
 
 def test_products_of_raveled_arrays():

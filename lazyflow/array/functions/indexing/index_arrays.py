@@ -60,6 +60,13 @@ def argwhere(a: ArrayLike) -> Array:
 def nonzero(a: ArrayLike) -> tuple[Array, ...]:
     """Return the indices of elements that are not zero, an array for each axis.
 
+    Raises
+    ------
+    ValueError
+        The array has no axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.from_array([0, 3, 0, 5], chunks=2)
     >>> (indices,) = la.nonzero(x)

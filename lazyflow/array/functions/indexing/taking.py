@@ -96,6 +96,15 @@ def take(
 
     Parameters are those of ``np.take``. Lazy indices are computed: the chunks depend on them.
 
+    Raises
+    ------
+    IndexError
+        An index is out of bounds with ``mode="raise"``, or there is nothing to take of.
+    ValueError
+        `mode` is none of "raise", "wrap" and "clip".
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.take(la.arange(0, 50, 10, chunks=2), [4, 0, 1]).compute()
     array([40,  0, 10])
@@ -147,6 +156,8 @@ def shuffle(
     ------
     IndexError
         An index is out of bounds.
+    ValueError
+        `indexer` is no list of lists.
 
     Examples
     --------
@@ -180,6 +191,13 @@ def compress(
 
     Without `axis` it chooses among all elements, in C order.
 
+    Raises
+    ------
+    ValueError
+        `condition` doesn't have exactly one axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.compress([True, False, True], la.arange(6, chunks=2).reshape(2, 3), axis=1).compute()
     array([[0, 2],
@@ -225,6 +243,15 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
 def delete(arr: ArrayLike, obj: int | slice | ArrayLike, axis: int | None = None) -> Array:
     """Return the array without some indices of an axis; without `axis`, of all elements in C order.
 
+    Raises
+    ------
+    IndexError
+        There is no place `obj`.
+    ValueError
+        `obj` is a mask of another length, or has several axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.delete(la.arange(5, chunks=2), [0, 3]).compute()
     array([1, 2, 4])
@@ -267,6 +294,15 @@ def insert(
 
     Parameters are those of ``np.insert``.
 
+    Raises
+    ------
+    IndexError
+        There is no place `obj`.
+    ValueError
+        `values` don't fit the other axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.insert(la.arange(4, chunks=2), 2, [7, 8]).compute()
     array([0, 1, 7, 8, 2, 3])
@@ -317,6 +353,13 @@ def insert(
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Return diagonals of matrices, along the last axis; parameters are those of ``np.diagonal``.
 
+    Raises
+    ------
+    ValueError
+        The array has fewer than two axes, or `axis1` is `axis2`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.diagonal(la.arange(6, chunks=3).reshape(2, 3), offset=1).compute()
     array([1, 5])
@@ -339,6 +382,13 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """Return a diagonal of a matrix, or a matrix with a 1-d array on a diagonal.
 
+    Raises
+    ------
+    ValueError
+        The array has neither one nor two axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.diag(la.arange(9, chunks=3).reshape(3, 3)).compute()
     array([0, 4, 8])
@@ -374,6 +424,13 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """Return the array with zeros above a diagonal of its last two axes.
 
+    Raises
+    ------
+    ValueError
+        The array has no axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.tril(la.ones((3, 3), dtype=int, chunks=2)).compute()
     array([[1, 0, 0],
@@ -386,6 +443,13 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """Return the array with zeros below a diagonal of its last two axes.
 
+    Raises
+    ------
+    ValueError
+        The array has no axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.triu(la.ones((3, 3), dtype=int, chunks=2), k=1).compute()
     array([[0, 1, 1],

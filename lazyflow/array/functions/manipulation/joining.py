@@ -48,6 +48,15 @@ def concatenate(
 
     With ``allow_unknown_chunksizes=False`` arrays of unknown lengths raise ValueError.
 
+    Raises
+    ------
+    TypeError
+        `arrays` is no sequence of arrays.
+    ValueError
+        There are none, or their shapes don't fit, or lengths that may not be unknown are.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.concatenate([la.zeros(3, chunks=2), la.ones(2)])
     >>> x.chunks, x.compute()
@@ -144,6 +153,15 @@ def stack(
 
     With ``allow_unknown_chunksizes=False`` arrays of unknown lengths raise ValueError.
 
+    Raises
+    ------
+    TypeError
+        `arrays` is no sequence of arrays.
+    ValueError
+        There are none, or their shapes differ, or lengths that may not be unknown are.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.arange(3)
     >>> la.stack([x, 10 * x]).compute()
@@ -167,6 +185,15 @@ def hstack(
 ) -> Array:
     """Return arrays side by side: along the second axis, 1-d arrays along their only one.
 
+    Raises
+    ------
+    TypeError
+        `tup` is no sequence of arrays.
+    ValueError
+        There are none, or their shapes don't fit.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.hstack([la.zeros((2, 1)), la.ones((2, 2))]).compute()
     array([[0., 1., 1.],
@@ -181,6 +208,15 @@ def vstack(
 ) -> Array:
     """Return arrays below each other: along the first axis, 1-d arrays as rows.
 
+    Raises
+    ------
+    TypeError
+        `tup` is no sequence of arrays.
+    ValueError
+        There are none, or their shapes don't fit.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.vstack([la.arange(3), la.zeros((1, 3), dtype=int)]).compute()
     array([[0, 1, 2],
@@ -193,6 +229,15 @@ def vstack(
 def dstack(tup: Sequence[ArrayLike]) -> Array:
     """Return arrays one after another along the third axis.
 
+    Raises
+    ------
+    TypeError
+        `tup` is no sequence of arrays.
+    ValueError
+        There are none, or their shapes don't fit.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.dstack([la.arange(3), la.arange(3)]).shape
     (1, 3, 2)
@@ -204,6 +249,15 @@ def dstack(tup: Sequence[ArrayLike]) -> Array:
 def column_stack(tup: Sequence[ArrayLike]) -> Array:
     """Return arrays side by side, 1-d arrays as columns.
 
+    Raises
+    ------
+    TypeError
+        `tup` is no sequence of arrays.
+    ValueError
+        There are none, or their shapes don't fit.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.column_stack([la.arange(3), la.ones(3, dtype=int)]).compute()
     array([[0, 1],
@@ -230,6 +284,15 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 def block(arrays: Any) -> Array:
     """Return an array of nested lists of blocks; parameters as np.block.
 
+    Raises
+    ------
+    TypeError
+        A tuple stands where a list has to.
+    ValueError
+        Lists are empty, or of different depths.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.block([[la.ones((1, 1)), la.zeros((1, 2))], [la.zeros((1, 3))]]).compute()
     array([[1., 0., 0.],

@@ -102,6 +102,13 @@ def rechunk(
     method, threshold
         Change nothing (dask's keywords): each new block reads its parts in one step.
 
+    Raises
+    ------
+    NotImplementedError
+        `method` is neither "tasks" nor "p2p".
+    ValueError
+        `chunks` name an axis that is not there, or don't add up to its length.
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -168,6 +175,11 @@ def unify_chunks(*args: Any) -> tuple[dict[Any, Any], list[Any]]:
     Returns
     -------
     The chunks of each name, and the arrays.
+
+    Raises
+    ------
+    ValueError
+        An array has no names of its axes, or axes of one name have different lengths.
 
     Examples
     --------

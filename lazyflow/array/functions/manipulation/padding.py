@@ -51,6 +51,16 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     Narrow edges become part of the chunks beside them. A function as `mode` is called for each
     vector along an axis, which is one chunk in the meantime.
 
+    Raises
+    ------
+    TypeError
+        `pad_width` is no whole number.
+    ValueError
+        There is no such `mode`, or option of it; a width is negative; an empty axis has nothing to
+        extend it by.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.pad(la.arange(5, chunks=3), (2, 1), "reflect")
     >>> x.chunks, x.compute()

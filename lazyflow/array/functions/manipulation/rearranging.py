@@ -63,6 +63,13 @@ def flip(m: ArrayLike, axis: Axes = None) -> Array:
 def flipud(m: ArrayLike) -> Array:
     """Return an array with its rows in reverse order.
 
+    Raises
+    ------
+    ValueError
+        The array has no axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.flipud(la.asarray([[1, 2], [3, 4]])).compute()
     array([[3, 4],
@@ -76,6 +83,13 @@ def flipud(m: ArrayLike) -> Array:
 def fliplr(m: ArrayLike) -> Array:
     """Return an array with the elements of each row in reverse order.
 
+    Raises
+    ------
+    ValueError
+        The array has fewer than two axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.fliplr(la.asarray([[1, 2], [3, 4]])).compute()
     array([[2, 1],
@@ -89,6 +103,13 @@ def fliplr(m: ArrayLike) -> Array:
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
     """Return an array turned by 90 degrees `k` times, from the first of `axes` towards the second.
 
+    Raises
+    ------
+    ValueError
+        `axes` are not two different axes of the array.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.rot90(la.asarray([[1, 2], [3, 4]])).compute()
     array([[2, 4],
@@ -117,6 +138,13 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> Array:
 
     Chunks stay as they are.
 
+    Raises
+    ------
+    ValueError
+        `shift` or `axis` has more than one axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.roll(la.arange(5, chunks=2), 2).compute()
     array([3, 4, 0, 1, 2])
@@ -151,6 +179,13 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
     ----------
     repeats
         How often: one number for all, or one for each; lazy ones are computed.
+
+    Raises
+    ------
+    TypeError
+        `repeats` is an array of other than whole numbers, or of several axes.
+    ValueError
+        `repeats` are negative, or neither one nor as many as the axis is long.
 
     Examples
     --------
@@ -187,6 +222,13 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> Array:
     """Return copies of an array side by side, as many along each axis as `reps` says.
 
+    Raises
+    ------
+    ValueError
+        `reps` are negative.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.tile(la.asarray([1, 2]), (2, 2)).compute()
     array([[1, 2, 1, 2],
@@ -227,6 +269,13 @@ def array_split(
 ) -> list[Array]:
     """Return parts of an array along an axis, of about equal lengths or cut at some indices.
 
+    Raises
+    ------
+    ValueError
+        There would be fewer than one section.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> [part.compute().tolist() for part in la.array_split(la.arange(7, chunks=4), 3)]
     [[0, 1, 2], [3, 4], [5, 6]]
@@ -250,6 +299,13 @@ def array_split(
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """Return the parts of an array at each index of an axis, without this axis.
 
+    Raises
+    ------
+    ValueError
+        The array has no axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> [part.compute().tolist() for part in la.unstack(la.asarray([[1, 2], [3, 4]]), axis=1)]
     [[1, 3], [2, 4]]
@@ -290,6 +346,13 @@ def split(ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 
 def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the second axis, of a 1-d array along the first, as `split`.
 
+    Raises
+    ------
+    ValueError
+        The array has no axis, or a length is no multiple of the number.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> [part.shape for part in la.hsplit(la.ones((2, 6)), [1, 3])]
     [(2, 1), (2, 2), (2, 3)]
@@ -303,6 +366,13 @@ def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Arr
 def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the first axis, as `split`.
 
+    Raises
+    ------
+    ValueError
+        The array has fewer than two axes, or a length is no multiple of the number.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> [part.shape for part in la.vsplit(la.ones((4, 3)), 2)]
     [(2, 3), (2, 3)]
@@ -316,6 +386,13 @@ def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Arr
 def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int]) -> list[Array]:
     """Return parts of an array along the third axis, as `split`.
 
+    Raises
+    ------
+    ValueError
+        The array has fewer than three axes, or a length is no multiple of the number.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> [part.shape for part in la.dsplit(la.ones((2, 2, 6)), 3)]
     [(2, 2, 2), (2, 2, 2), (2, 2, 2)]
@@ -333,6 +410,13 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
 
     The zeros are counted when this is called.
 
+    Raises
+    ------
+    ValueError
+        `trim` has other letters than "f" and "b".
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.trim_zeros(la.from_array([0, 0, 1, 0, 2, 0], chunks=3)).compute()
     array([1, 0, 2])
@@ -367,6 +451,13 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     """Return an array of another shape, filled with repeated elements, as ``np.resize``.
 
+    Raises
+    ------
+    ValueError
+        A length is negative.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.resize(la.arange(3), (2, 4)).compute()
     array([[0, 1, 2, 0],

@@ -43,6 +43,13 @@ from lazyflow.array.nodes.reshaped import ReshapedBlocks, grouped, reshaped
 def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
     """Return an array without axes of length 1: all of them, or those given.
 
+    Raises
+    ------
+    ValueError
+        An axis of `axis` has another length than 1.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.squeeze(la.ones((1, 3, 1))).shape, la.squeeze(la.ones((1, 3, 1)), axis=0).shape
     ((3,), (3, 1))
@@ -95,6 +102,13 @@ permute_dims = transpose
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """Return an array with its last two axes exchanged.
 
+    Raises
+    ------
+    ValueError
+        The array has fewer than two axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.matrix_transpose(la.ones((4, 2, 3))).shape
     (4, 3, 2)
@@ -110,6 +124,13 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Return an array with axes moved to other places; the others keep their order.
 
+    Raises
+    ------
+    ValueError
+        `source` and `destination` have different numbers of axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.moveaxis(la.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -132,6 +153,13 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
     Parameters are those of ``np.rollaxis``.
 
+    Raises
+    ------
+    AxisError
+        There is no such axis, or no such place.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.rollaxis(la.ones((2, 3, 4)), 2).shape
     (4, 2, 3)
@@ -224,6 +252,12 @@ def reshape(
     limit
         Most bytes of a chunk; axes that stay are cut, too, if that needs it. None: as many as the
         largest chunk has now, and axes that stay keep their chunks.
+
+    Raises
+    ------
+    ValueError
+        The numbers of elements differ, -1 comes twice, `order` is none of "C", "F" and "A", or
+        ``copy=False`` and a copy is needed.
 
     Examples
     --------
@@ -360,6 +394,11 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     order
         "C", "F" or "A", as of `reshape`, or "K": as they are computed in memory.
 
+    Raises
+    ------
+    ValueError
+        `order` is none of "C", "F" and "A".
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -399,6 +438,13 @@ def broadcast_to(
         Of the result, as of `normalize_chunks`. None: those of the array, and automatic ones along
         repeated axes.
 
+    Raises
+    ------
+    TypeError
+        ``subok=True``: chunked arrays have no subclasses.
+    ValueError
+        The array does not broadcast to `shape`.
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -435,6 +481,15 @@ def broadcast_to(
 def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Array, ...]:
     """Return arrays broadcast to their common shape, in the chunks that operations on them have.
 
+    Raises
+    ------
+    TypeError
+        ``subok=True``: chunked arrays have no subclasses.
+    ValueError
+        The arrays do not broadcast against each other.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x, y = la.broadcast_arrays(la.arange(3), la.asarray([[1], [2]]))
     >>> x.shape, y.compute()

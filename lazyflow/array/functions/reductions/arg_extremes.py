@@ -145,6 +145,15 @@ def argmin(
 
     Parameters are those of ``np.argmin``; without `axis` it is an index in C order.
 
+    Raises
+    ------
+    TypeError
+        The elements have no order, such as records.
+    ValueError
+        There are no elements along the axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.argmin(la.from_array([3, 1, 2, 1], chunks=2)).compute()
     np.int64(1)
@@ -158,6 +167,15 @@ def argmax(
 ) -> Array:
     """Return the index of the largest element, the first one of several; parameters as of `argmin`.
 
+    Raises
+    ------
+    TypeError
+        The elements have no order, such as records.
+    ValueError
+        There are no elements along the axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.argmax(la.asarray([[1, 5], [7, 2]]), axis=1).compute()
     array([1, 0])

@@ -181,6 +181,13 @@ def var(
     are merged by the formula of Chan, Golub and LeVeque (1983): a large mean costs few digits. The
     method ``x.var()`` takes ``correction=`` too, as in the Array API.
 
+    Raises
+    ------
+    ValueError
+        Both `ddof` and `correction` are given.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.var(la.arange(5, chunks=2)).compute()
     np.float64(2.0)
@@ -195,6 +202,13 @@ def std(
 ) -> Array:
     """Return the standard deviation over axes; parameters are those of `var`.
 
+    Raises
+    ------
+    ValueError
+        Both `ddof` and `correction` are given.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.std(la.asarray([2.0, 4.0, 4.0, 6.0]), ddof=1).compute().round(3)
     np.float64(1.633)
@@ -218,6 +232,11 @@ def moment(
         As of `var`, which is the moment of order 2.
     split_every
         How many neighbours are merged at a time; no value depends on it.
+
+    Raises
+    ------
+    ValueError
+        `order` is negative, or no whole number.
 
     Examples
     --------
@@ -279,6 +298,10 @@ def average(
 
     Raises
     ------
+    TypeError
+        The shapes of `a` and `weights` differ, and there is no `axis`.
+    ValueError
+        The shape of `weights` does not fit the axis.
     ZeroDivisionError
         When computed: weights sum to zero.
 

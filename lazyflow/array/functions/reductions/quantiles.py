@@ -201,6 +201,15 @@ def quantile(
     `interpolation` is the old name of `method`. dask's `internal_method` is accepted: "dask" and
     "tdigest" are approximations, which are not made.
 
+    Raises
+    ------
+    TypeError
+        `q` is lazy.
+    ValueError
+        `q` is out of range, or there is no such `method`, or none that takes `weights`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.quantile(la.arange(11, chunks=4), 0.25).compute()
     np.float64(2.5)
@@ -219,6 +228,15 @@ def nanquantile(
 ) -> Array:
     """Return quantiles over axes of what is not NaN, exactly; parameters are those of `quantile`.
 
+    Raises
+    ------
+    TypeError
+        `q` is lazy.
+    ValueError
+        `q` is out of range, or there is no such `method`, or none that takes `weights`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.nanquantile(la.asarray([1.0, np.nan, 3.0]), 0.5).compute()
     np.float64(2.0)
@@ -237,6 +255,15 @@ def percentile(
 
     They are those of the whole array, not approximations of those of blocks as dask's.
 
+    Raises
+    ------
+    TypeError
+        `q` is lazy.
+    ValueError
+        `q` is out of range, or there is no such `method`, or none that takes `weights`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.percentile(la.arange(101, chunks=30), [5, 95]).compute()
     array([ 5., 95.])
@@ -253,6 +280,15 @@ def nanpercentile(
 ) -> Array:
     """Return percentiles over axes of what is not NaN, exactly; parameters are those of `quantile`.
 
+    Raises
+    ------
+    TypeError
+        `q` is lazy.
+    ValueError
+        `q` is out of range, or there is no such `method`, or none that takes `weights`.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.nanpercentile(la.asarray([1.0, np.nan, 3.0]), [0, 50]).compute()
     array([1., 2.])

@@ -361,8 +361,15 @@ def min(
 ) -> Array:
     """Return the smallest element over axes; NaN if there is one.
 
-    Parameters are those of ``np.min``; errors are those of `max`.
+    Parameters are those of ``np.min``.
 
+    Raises
+    ------
+    ValueError
+        `initial` is missing where the array is empty, or where `where` is given.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.from_array([3, 1, 2], chunks=2)
     >>> la.min(x).compute(), la.min(x, initial=0).compute()

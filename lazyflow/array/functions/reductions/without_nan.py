@@ -118,6 +118,13 @@ def nanmean(
 ) -> Array:
     """Return the mean over axes of what is not NaN; parameters are those of `mean`.
 
+    Raises
+    ------
+    TypeError
+        `dtype` is one of whole numbers, and the elements are floats.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.nanmean(la.from_array([1.0, np.nan, 3.0], chunks=2)).compute()
     np.float64(2.0)

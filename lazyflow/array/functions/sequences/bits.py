@@ -56,6 +56,13 @@ def unpackbits(
 ) -> Array:
     """Return the bits of bytes, each as an element of 0 or 1; as ``np.unpackbits``.
 
+    Raises
+    ------
+    ValueError
+        `count` leaves out more bits than there are.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.unpackbits(la.asarray([5], "u1")).compute()
     array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)

@@ -40,6 +40,14 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
     The shorter one becomes one block. Each element is NumPy's sum of the same products: floats may
     differ by rounding, as of `dot`.
 
+    Raises
+    ------
+    ValueError
+        `mode` is none of "full", "same" and "valid", a sequence has several axes, or a sequence has
+        no elements.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.convolve(la.arange(5, chunks=2), [1, 1]).compute()
     array([0, 1, 3, 5, 7, 4])
@@ -58,6 +66,13 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
 
     The shorter one becomes one block.
 
+    Raises
+    ------
+    ValueError
+        `mode` is none of "full", "same" and "valid", a sequence has several axes.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.correlate(la.arange(5, chunks=2), [1, 2]).compute()
     array([ 2,  5,  8, 11])
@@ -121,6 +136,13 @@ def _full(long: Array, short: Array) -> Array:
 def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """Return the values of a polynomial at `x`, by Horner's scheme; parameters as ``np.polyval``.
 
+    Raises
+    ------
+    TypeError
+        `x` is a ``poly1d``: use its coefficients.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.polyval([1, 0, 2], la.arange(4, chunks=2)).compute()  # x**2 + 2
     array([ 2,  3,  6, 11])
@@ -201,6 +223,13 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """Return the derivative of a polynomial, `m` times.
 
+    Raises
+    ------
+    ValueError
+        `m` is negative.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.polyder(la.asarray([1, 1, 1, 1])).compute()
     array([3, 2, 1])
@@ -217,6 +246,13 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
     """Return the integral of a polynomial, `m` times; `k` are the constants, 0 if left out.
 
+    Raises
+    ------
+    ValueError
+        `m` is negative, or `k` is neither one constant nor one for each integral.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.polyint(la.asarray([3, 2, 1])).compute()
     array([1., 1., 1., 0.])
@@ -238,6 +274,13 @@ def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
     """Return a Vandermonde matrix: in each row the powers of an element; as ``np.vander``.
 
+    Raises
+    ------
+    ValueError
+        `x` doesn't have exactly one axis.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.vander(la.arange(1, 4, chunks=2), 3).compute()
     array([[1, 1, 1],
@@ -344,6 +387,15 @@ def polyfit(
     Blocks of points become small triangular factors, so that no task has all of them. The columns
     of `y` become one block. Values differ from NumPy's by rounding, as with another LAPACK.
 
+    Raises
+    ------
+    TypeError
+        `x`, `y` or `w` has too many axes, or another length; `x` has no elements.
+    ValueError
+        `deg` is negative, or ``cov=True`` needs more points.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> x = la.arange(100.0, chunks=30)
     >>> la.polyfit(x, 2 * x + 1, 1).compute().round(6)

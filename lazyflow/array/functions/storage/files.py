@@ -150,6 +150,8 @@ def to_hdf5(filename: Any, *args: Any, chunks: Any = True, **kwargs: Any) -> Non
 
     Raises
     ------
+    ImportError
+        h5py is not installed.
     ValueError
         Neither a path and an array, nor a dict of arrays is given.
     TypeError
@@ -233,6 +235,13 @@ def from_zarr(
         As of `normalize_chunks`; automatic ones are multiples of the stored ones.
     **kwargs
         Of ``zarr.open_array``.
+
+    Raises
+    ------
+    ImportError
+        zarr is not installed.
+    ValueError
+        `url` is a group, and `component` names no array of it.
 
     Examples
     --------

@@ -70,7 +70,7 @@ def from_array(
     Raises
     ------
     TypeError
-        `x` has no shape or dtype.
+        `x` is chunked or lazy already, or has no shape, dtype or slices.
 
     Examples
     --------
