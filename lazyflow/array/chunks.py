@@ -80,19 +80,19 @@ def normalize_chunks(
         limit, chunks = chunks, "auto"
     given, limit = _without_bytes(_by_axis(chunks, shape), limit)
     if shape is None:
-        if any(isinstance(each, int | str) or each is None for each in given):
+        if any(isinstance(entry, int | str) or entry is None for entry in given):
             raise ValueError(f"chunks={chunks!r} needs the shape of the array; pass shape= as well")
-        shape = tuple([sum(each) for each in given])
-    found: list[Any] = [
-        each if isinstance(each, str) else _axis(each, n, axis, shape)
-        for axis, (each, n) in enumerate(zip(given, shape, strict=True))
+        shape = tuple([sum(entry) for entry in given])
+    chosen: list[Any] = [
+        entry if isinstance(entry, str) else _axis(entry, n, axis, shape)
+        for axis, (entry, n) in enumerate(zip(given, shape, strict=True))
     ]
-    if any(isinstance(each, str) for each in found):
+    if any(isinstance(entry, str) for entry in chosen):
         previous = None if previous_chunks is None else [
-            (each,) if isinstance(each, int | np.integer) else each for each in previous_chunks
+            (entry,) if isinstance(entry, int | np.integer) else entry for entry in previous_chunks
         ]
-        found = _automatic(found, shape, _bytes(limit), dtype, previous)
-    return tuple(found)
+        chosen = _automatic(chosen, shape, _bytes(limit), dtype, previous)
+    return tuple(chosen)
 
 
 def _by_axis(chunks: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
@@ -112,7 +112,7 @@ def _by_axis(chunks: Any, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
         )
     given = tuple(chunks)
     if shape is not None and len(given) != len(shape):
-        if len(shape) == 1 and all(isinstance(each, int | np.integer) for each in given):
+        if len(shape) == 1 and all(isinstance(entry, int | np.integer) for entry in given):
             return (given,)
         raise ValueError(
             f"chunks={chunks!r:.100} are for {len(given)} axes, but the array has {len(shape)}: "
@@ -150,23 +150,23 @@ def _without_bytes(given: tuple[Any, ...], limit: Any) -> tuple[tuple[Any, ...],
     return tuple(["auto" if isinstance(x, str) else x for x in given]), texts[0]
 
 
-def _axis(each: Any, n: int, axis: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if each is None or (isinstance(each, int | np.integer) and each == -1):
+def _axis(wanted: Any, n: int, axis: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if wanted is None or (isinstance(wanted, int | np.integer) and wanted == -1):
         return (n,)
-    if isinstance(each, int | np.integer):
-        if each < 1:
-            if each == 0 and n == 0:
+    if isinstance(wanted, int | np.integer):
+        if wanted < 1:
+            if wanted == 0 and n == 0:
                 return (0,)
             raise ValueError(
-                f"chunks of axis {axis} have length {each}; it must be 1 or more, or -1 for one "
+                f"chunks of axis {axis} have length {wanted}; it must be 1 or more, or -1 for one "
                 "chunk"
             )
-        return in_steps(n, int(each))
+        return in_steps(n, int(wanted))
     try:
-        sizes = tuple([int(size) for size in each])
+        sizes = tuple([int(size) for size in wanted])
     except (TypeError, ValueError):
         raise TypeError(
-            f"chunks of axis {axis} must be a length, lengths, -1 or 'auto'; got {each!r:.100}"
+            f"chunks of axis {axis} must be a length, lengths, -1 or 'auto'; got {wanted!r:.100}"
         ) from None
     if any(size < 0 for size in sizes) or sum(sizes) != n:
         raise ValueError(
@@ -208,15 +208,15 @@ def parse_bytes(text: str) -> int:
 
 
 def _automatic(
-    found: list[Any], shape: tuple[int, ...], limit: int, dtype: Any, previous: Any
+    chosen: list[Any], shape: tuple[int, ...], limit: int, dtype: Any, previous: Any
 ) -> list[tuple[int, ...]]:
     """Return chunks for the "auto" axes so that a chunk fits: even lengths, whole rows first."""
     if dtype is None:
         raise ValueError("automatic chunks need the dtype of the array; pass dtype= as well")
     itemsize = np.dtype(dtype).itemsize or 1
-    fixed = prod([max(each, default=1) or 1 for each in found if not isinstance(each, str)])
+    fixed = prod([max(entry, default=1) or 1 for entry in chosen if not isinstance(entry, str)])
     room = max(limit // (itemsize * fixed), 1)
-    axes = [axis for axis, each in enumerate(found) if isinstance(each, str)]
+    axes = [axis for axis, entry in enumerate(chosen) if isinstance(entry, str)]
     if previous is None:
         units = dict.fromkeys(axes, 1)
     else:
@@ -229,9 +229,9 @@ def _automatic(
             before = previous[axis] if sum(previous[axis]) == shape[axis] else _axis(
                 units[axis], shape[axis], axis, shape
             )
-            found[axis] = tuple([part for n in before for part in _axis(_even(n, size), n, 0, ())])
+            chosen[axis] = tuple([part for n in before for part in _axis(_even(n, size), n, 0, ())])
             base = others * size
-        return found
+        return chosen
     room //= base  # how many of them go together
     for axis in reversed(axes):  # the last axis is the one that is contiguous
         left = [a for a in axes if a < axis]
@@ -241,9 +241,9 @@ def _automatic(
         if count <= room and n * itemsize <= _SHORT_ROW:
             share = count
         size = min(share * unit, n)
-        found[axis] = _axis(_even(n, size) if unit == 1 else max(size, 1), n, axis, shape)
-        room = max(room // max(-(-max(found[axis]) // unit), 1), 1)
-    return found
+        chosen[axis] = _axis(_even(n, size) if unit == 1 else max(size, 1), n, axis, shape)
+        room = max(room // max(-(-max(chosen[axis]) // unit), 1), 1)
+    return chosen
 
 
 def _even(n: int, size: int) -> int:

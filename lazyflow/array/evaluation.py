@@ -3,6 +3,15 @@
 `as_tasks` runs the passes over all wanted expressions at once, lowers them to tasks of blocks, and
 checks them against `memory_limit`. `compute` assembles the blocks to arrays, where possible by
 tasks that write into the result. `resolve_lengths` computes lengths such as that of `x[mask]`.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6.0, chunks=3).persist(scheduler="sync")
+    >>> y = x * 2 + 1
+    >>> blocks, total = as_tasks([y.expr, y.sum().expr])
+    >>> blocks.tasks
+    (<Delayed add(block (0,), <arange>)>, <Delayed add(block (1,), <arange>)>)
+    >>> total.tasks  # of sums of the same blocks
+    (<Delayed sum-merge(<sum>, <sum>)>,)
 """
 
 from __future__ import annotations
@@ -76,7 +85,7 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     """
     nodes = optimize(wanted, keep, config.get("array_fusion"))
     light = _are_light(nodes)
-    found = []
+    computed = []
     low = Lowering(partial(exchange_of_run, nodes))
     turned = [(node, None) if keep else _in_memory_order(node) for node in nodes]
     bare = [seen if keep else _in_any_shape(seen) for seen, _ in turned]
@@ -94,13 +103,13 @@ def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
         wanted, turned, bare, lowered, strict=True
     ):
         whole = None if seen is made else seen.shape
-        found.append(TaskBlocks(
+        computed.append(TaskBlocks(
             tasks, made.dtype_or_lazy, made.chunks, light, low.readers, whole, axes,
             made.memory_order,
         ))
-        same_line(found[-1], node)
-    check_if_on(found, found, keep)
-    return found
+        same_line(computed[-1], node)
+    check_if_on(computed, computed, keep)
+    return computed
 
 
 def _seen(low: Lowering) -> Iterator[tuple[Any, ...]]:

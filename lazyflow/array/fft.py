@@ -178,7 +178,7 @@ def _of_several(kind: str, ending: str, default: Any) -> Callable[..., Array]:
         kinds = [others] * len(pairs)
         if pairs or first or last:
             kinds[-1] = first or last or others  # without axes, NumPy's error
-        steps = [(each, *pair) for each, pair in zip(kinds, pairs, strict=True)][::-1]
+        steps = [(step_kind, *pair) for step_kind, pair in zip(kinds, pairs, strict=True)][::-1]
         # Only the step of real numbers has a fixed place: whole axes first saves a rechunk.
         steps.sort(key=lambda step: (
             step[0] != first, step[0] == last, len(node.chunks[step[2]]) > 1

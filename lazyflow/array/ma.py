@@ -413,10 +413,10 @@ def _ufunc(
         fills: Any = _CORE.ufunc_fills.get(ufunc, 1)
         fills = fills if isinstance(fills, tuple) else (fills,)
         values[-1] = _shown(hidden, fills[-1], values[-1])
-    found = call(ufunc, tuple(values), **kwargs)
-    if finite and found.dtype.kind in "fc":
-        hidden = hidden | ~np.isfinite(found)
-    made = [_zipped(x, hidden, inputs) for x in (found if ufunc.nout > 1 else (found,))]
+    computed = call(ufunc, tuple(values), **kwargs)
+    if finite and computed.dtype.kind in "fc":
+        hidden = hidden | ~np.isfinite(computed)
+    made = [_zipped(x, hidden, inputs) for x in (computed if ufunc.nout > 1 else (computed,))]
     if out is not None:
         made = [_into(target, x) for target, x in
                 zip(out if isinstance(out, tuple) else (out,), made, strict=True)]

@@ -269,16 +269,16 @@ def map_overlap(
     for node, own in zip(nodes, sides, strict=True):
         _check(node, *own, allow_rechunk)
         extended.append(Array(_extended(node, *own)))
-    found = map_blocks(func, *extended, **kwargs)
+    mapped = map_blocks(func, *extended, **kwargs)
     first = max(range(len(args)), key=lambda i: (args[i].ndim, -i))
     if not any(map(any, sides[first][0].values())):
-        return found
+        return mapped
     drop_axis, new_axis = kwargs.get("drop_axis"), kwargs.get("new_axis")
     if trim:
-        return _trimmed(found, nodes[first], *sides[first], drop_axis, new_axis)
+        return _trimmed(mapped, nodes[first], *sides[first], drop_axis, new_axis)
     if "chunks" in kwargs:
-        return found
-    return _of_any_length(found, sides[first][0], drop_axis, new_axis)
+        return mapped
+    return _of_any_length(mapped, sides[first][0], drop_axis, new_axis)
 
 
 def _check_arguments(func: Any, args: Sequence[Any]) -> None:

@@ -153,8 +153,8 @@ def power_divergence(
         terms = 2 * special.xlogy(e, e / x)
     else:
         terms = x * ((x / e) ** power - 1) / (power * (power + 1) / 2)
-    found = terms.sum(axis)
-    return StatResult(found, special.chdtrc(n - 1 - ddof, found))
+    statistic = terms.sum(axis)
+    return StatResult(statistic, special.chdtrc(n - 1 - ddof, statistic))
 
 
 def chisquare(

@@ -77,15 +77,15 @@ def asarray(
     check_like(like)
     if copy is not None and isinstance(a, Array):
         _check_copy(copy, a.dtype, dtype)
-        found = Array(a.expr) if copy else a
+        made = Array(a.expr) if copy else a
     elif copy is not None and kinds[type(a)] != FOREIGN and not (
         isinstance(a, list | tuple) and _holds_arrays(a)
     ):
         refuse_lazy(a)
-        found = _of(np.array(a, dtype, copy=copy), keywords=keywords)
+        made = _of(np.array(a, dtype, copy=copy), keywords=keywords)
     else:
-        found = a if isinstance(a, Array) else _of(a, dtype, allow_unknown_chunksizes, keywords)
-    return found if dtype is None else found.astype(dtype)
+        made = a if isinstance(a, Array) else _of(a, dtype, allow_unknown_chunksizes, keywords)
+    return made if dtype is None else made.astype(dtype)
 
 
 def _check_copy(copy: bool, given: np.dtype[Any], dtype: Any) -> None:

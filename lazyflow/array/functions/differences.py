@@ -214,9 +214,9 @@ def diff(
     axis = axis_of(axis, x.ndim)
     shape = [1 if k == axis else size for k, size in enumerate(x.shape)]
     parts = []
-    for each in (prepend, x, append):
-        if each is not MISSING and each is not None:
-            node = as_node(each)
+    for operand in (prepend, x, append):
+        if operand is not MISSING and operand is not None:
+            node = as_node(operand)
             parts.append(Array(broadcast_node(node, tuple(shape)) if node.ndim == 0 else node))
     if len(parts) > 1:
         x = concatenate(parts, axis=axis)
@@ -301,15 +301,15 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Axes = None, edge_order: int = 1
     elif x.dtype.kind not in "bfcmSUV":  # booleans, texts and records can't be subtracted
         x = astype(x, float)
     kind = x.dtype if x.dtype.kind in "fcm" else float
-    found = []
-    for one, space in zip(axes, spaces, strict=True):
-        if x.shape[one] < edge_order + 1:
+    slopes = []
+    for k, space in zip(axes, spaces, strict=True):
+        if x.shape[k] < edge_order + 1:
             raise ValueError(
                 "Shape of array too small to calculate a numerical gradient, at least "
                 "(edge_order + 1) elements are required."
             )
-        found.append(_slope(x, one, space, edge_order).astype(kind))
-    return found[0] if len(found) == 1 else tuple(found)
+        slopes.append(_slope(x, k, space, edge_order).astype(kind))
+    return slopes[0] if len(slopes) == 1 else tuple(slopes)
 
 
 def _spaces(x: Array, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any]:
@@ -320,12 +320,12 @@ def _spaces(x: Array, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any
         return list(given) * len(axes)
     if len(given) != len(axes):
         raise TypeError("invalid number of arguments")
-    found: list[Any] = []
-    for axis, each in zip(axes, given, strict=True):
-        if np.ndim(each) == 0:
-            found.append(each)
+    spaces: list[Any] = []
+    for axis, distances in zip(axes, given, strict=True):
+        if np.ndim(distances) == 0:
+            spaces.append(distances)
             continue
-        places = np.asarray(each)
+        places = np.asarray(distances)
         if places.ndim != 1:
             raise ValueError("distances must be either scalars or 1d")
         if len(places) != x.shape[axis]:
@@ -334,8 +334,8 @@ def _spaces(x: Array, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any
         if np.issubdtype(places.dtype, np.integer):
             places = places.astype(np.float64)
         steps = np.diff(places)
-        found.append(steps[0] if (steps == steps[0]).all() else steps)
-    return found
+        spaces.append(steps[0] if (steps == steps[0]).all() else steps)
+    return spaces
 
 
 def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
@@ -362,11 +362,11 @@ def _slope(x: Array, axis: int, space: Any, edge_order: int) -> Array:
             parts.append((after - before) / (2.0 * space))
         else:
             middle = Array(rechunk(at(1, -1).expr, before.chunks))
-            one, two = space[:-1], space[1:]
+            left, right = space[:-1], space[1:]
             parts.append(
-                spread(-two / (one * (one + two))) * before
-                + spread((two - one) / (one * two)) * middle
-                + spread(one / (two * (one + two))) * after
+                spread(-right / (left * (left + right))) * before
+                + spread((right - left) / (left * right)) * middle
+                + spread(left / (right * (left + right))) * after
             )
     if edge_order == 1:
         parts.append((at(-1, None) - at(-2, -1)) / last)

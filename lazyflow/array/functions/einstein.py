@@ -128,18 +128,18 @@ def einsum(
         raise ValueError("must specify the einstein sum subscripts string and at least one "
                          "operand, or at least one operand and its corresponding subscripts list")
     inputs, arrays, out_labels = _parsed(operands)
-    found = np.result_type(*[x.dtype for x in arrays])
+    kind = np.result_type(*[x.dtype for x in arrays])
     if dtype is not None:
-        found = np.empty(0, dtype).dtype  # with a length, if it is of texts
+        kind = np.empty(0, dtype).dtype  # with a length, if it is of texts
     if dtype is None and out is None and len(arrays) == 1 and {*inputs[0]} == {*out_labels}:
-        found = arrays[0].dtype  # a view, in NumPy, too, which keeps the order of bytes
+        kind = arrays[0].dtype  # a view, in NumPy, too, which keeps the order of bytes
     for at, x in enumerate(arrays):
-        if not np.can_cast(x.dtype, found, casting):
+        if not np.can_cast(x.dtype, kind, casting):
             raise TypeError(
-                f"Iterator operand {at} dtype could not be cast from {x.dtype!r} to {found!r} "
+                f"Iterator operand {at} dtype could not be cast from {x.dtype!r} to {kind!r} "
                 f"according to the rule {casting!r}"
             )
-    return as_result(_contracted(_terms(arrays, inputs), out_labels, found, optimize), out, casting)
+    return as_result(_contracted(_terms(arrays, inputs), out_labels, kind, optimize), out, casting)
 
 
 def einsum_path(*operands: Any, optimize: Any = "greedy", **options: Any) -> Any:
@@ -168,11 +168,11 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[Labels], list[Array], Label
     if isinstance(operands[0], str):
         text, given = operands[0].replace(" ", ""), operands[1:]
         left, arrow, right = text.partition("->")
-        subscripts = [_letters(each) for each in left.split(",")]
+        subscripts = [_letters(labels) for labels in left.split(",")]
         out_labels = _letters(right) if arrow else None
     else:
         given = operands[: len(operands) // 2 * 2: 2]
-        subscripts = [_numbers(each) for each in operands[1::2]]
+        subscripts = [_numbers(labels) for labels in operands[1::2]]
         out_labels = _numbers(operands[-1]) if len(operands) % 2 else None
     arrays = [as_array(x) for x in given]
     if len(subscripts) != len(arrays):
@@ -180,16 +180,16 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[Labels], list[Array], Label
             f"einsum() got subscripts for {len(subscripts)} operands, and {len(arrays)} operands"
         )
     longest = 0
-    for each, x in zip(subscripts, arrays, strict=True):
-        extra = x.ndim - (len(each) - (Ellipsis in each))
+    for labels, x in zip(subscripts, arrays, strict=True):
+        extra = x.ndim - (len(labels) - (Ellipsis in labels))
         if extra < 0:
             raise ValueError("einstein sum subscripts string contains too many subscripts for an "
                              f"operand of shape {x.shape}")
-        if extra and Ellipsis not in each:
+        if extra and Ellipsis not in labels:
             raise ValueError("operand has more dimensions than subscripts given in einstein sum, "
                              "but no '...' ellipsis provided to broadcast the extra dimensions.")
         longest = max(longest, extra)
-    inputs = [_spread(each, x.ndim) for each, x in zip(subscripts, arrays, strict=True)]
+    inputs = [_spread(labels, x.ndim) for labels, x in zip(subscripts, arrays, strict=True)]
     return inputs, arrays, _result_labels(subscripts, out_labels, longest)
 
 
@@ -219,18 +219,18 @@ def _spread(subscripts: Sequence[Any], ndim: int) -> Labels:
 
 
 def _result_labels(subscripts: list[list[Any]], out_labels: Any, longest: int) -> Labels:
-    seen = [label for each in subscripts for label in each if label is not Ellipsis]
+    seen = [label for operand in subscripts for label in operand if label is not Ellipsis]
     if out_labels is None:
         once = sorted({label for label in seen if seen.count(label) == 1})
         return (*range(-longest, 0), *once)
     ndim = len(out_labels) + (longest - 1 if Ellipsis in out_labels else 0)
-    found = _spread(out_labels, ndim)
+    labels = _spread(out_labels, ndim)
     if longest and Ellipsis not in out_labels:
         raise ValueError("output has ellipsis subscripts missing: einstein sum subscripts string "
                          "must contain '...' in the output as it has in an input")
-    for label in found:
+    for label in labels:
         name = _LETTERS[label] if 0 <= label < len(_LETTERS) else label
-        if found.count(label) > 1:
+        if labels.count(label) > 1:
             raise ValueError(
                 f"einstein sum subscripts string includes output subscript {name!r} multiple times"
             )
@@ -239,7 +239,7 @@ def _result_labels(subscripts: list[list[Any]], out_labels: Any, longest: int) -
                 f"einstein sum subscripts string included output subscript {name!r} which never "
                 "appeared in an input"
             )
-    return found
+    return labels
 
 
 # -- products -----------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def _result_labels(subscripts: list[list[Any]], out_labels: Any, longest: int) -
 def _terms(arrays: list[Array], inputs: list[Labels]) -> list[Term]:
     """Return operands with each label once; checks the lengths."""
     lengths: dict[int, Any] = {}
-    found = []
+    terms = []
     for at, (x, labels) in enumerate(zip(arrays, inputs, strict=True)):
         for label in [label for label in labels if labels.count(label) > 1]:
             while labels.count(label) > 1:
@@ -265,8 +265,8 @@ def _terms(arrays: list[Array], inputs: list[Labels]) -> list[Term]:
                     f"operands could not be broadcast together: subscript {name!r} is for axes of "
                     f"lengths {before} and {n}"
                 )
-        found.append((x.expr, labels))
-    return found
+        terms.append((x.expr, labels))
+    return terms
 
 
 def _on_diagonal(x: Array, labels: Labels, label: int, at: int) -> tuple[Array, Labels]:

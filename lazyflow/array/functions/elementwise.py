@@ -74,13 +74,13 @@ def call_ufunc(
         nodes = _repeated_texts(operands, as_node(given[0]).dtype)
     else:
         nodes = elementwise.ufunc(ufunc, operands, dtype, casting)
-    found = []
+    results = []
     for node, target in zip(nodes, given, strict=True):
         if where is not True:
             before = as_node(target) if target is not None else 0
             node = elementwise.where(as_node(where), node, before)
-        found.append(Array(node) if target is None else assign_out(target, node, casting))
-    return found[0] if len(found) == 1 else tuple(found)
+        results.append(Array(node) if target is None else assign_out(target, node, casting))
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _repeated_texts(operands: list[Any], dtype: np.dtype[Any]) -> tuple[Expr, ...]:
@@ -548,22 +548,22 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         raise ValueError("list of cases must be same length as list of conditions")
     if len(condlist) == 0:
         raise ValueError("select with an empty condition list is not possible")
-    conditions = [as_array(each) for each in condlist]
-    for i, each in enumerate(conditions):
-        if each.dtype != bool:
+    conditions = [as_array(x) for x in condlist]
+    for i, condition in enumerate(conditions):
+        if condition.dtype != bool:
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
     choices, dtype = operands((*choicelist, default))
-    for given, each in zip(choicelist, choices, strict=False):
-        kind = np.asarray(each).dtype if not isinstance(each, Expr) else each.dtype
+    for given, choice in zip(choicelist, choices, strict=False):
+        kind = choice.dtype if isinstance(choice, Expr) else np.asarray(choice).dtype
         if not np.can_cast(kind, dtype, "same_kind"):  # the default is cast in any way
             raise TypeError(
                 f"Cannot cast a choice of {kind!r} to {dtype!r} according to the rule 'same_kind'. "
                 f"Write np.{dtype}({given!r:.20}) as the choice"
             )
-    *chosen, found = [Array(operand_as(x, dtype)) for x in choices]
+    *chosen, result = [Array(operand_as(x, dtype)) for x in choices]
     for condition, choice in zip(reversed(conditions), reversed(chosen), strict=True):
-        found = where(condition, choice, found)
-    return found
+        result = where(condition, choice, result)
+    return result
 
 
 # -- dates ----------------------------------------------------------------------------------------

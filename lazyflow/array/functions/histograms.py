@@ -327,11 +327,11 @@ def histogram(
         dtype = np.diff(np.zeros(1, op.dtype)).dtype
     (n,) = edges.shape
     assert n is not None
-    found = Array(tree(op, inputs, ((max(n - 1, 0),),), dtype, [edges]))
+    counts = Array(tree(op, inputs, ((max(n - 1, 0),),), dtype, [edges]))
     if density:
         widths = astype(diff(Array(edges)), float)
-        found = found / widths / totals.sum(found)
-    return found, Array(edges)
+        counts = counts / widths / totals.sum(counts)
+    return counts, Array(edges)
 
 
 def _sample(sample: Any) -> list[Expr]:
@@ -382,13 +382,13 @@ def histogramdd(
     nodes = [_numbers(Array(elementwise.cast(node, common))) for node in nodes]
     count = len(nodes)
     _refuse_text(bins)
-    each = list(bins) if np.iterable(bins) else [bins] * count
-    if len(each) != count:
+    given = list(bins) if np.iterable(bins) else [bins] * count
+    if len(given) != count:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
     ranges = [None] * count if range is None else list(range)
     if len(ranges) != count:
         raise ValueError("range argument must have one entry per dimension")
-    edges = [_edges(node, b, r, True)[0] for node, b, r in zip(nodes, each, ranges, strict=True)]
+    edges = [_edges(node, b, r, True)[0] for node, b, r in zip(nodes, given, ranges, strict=True)]
     inputs = [rechunk(node, nodes[0].chunks) for node in nodes]
     weighted = weights is not None and bool(nodes[0].size)  # of nothing, NumPy takes any weights
     if weighted:
@@ -397,15 +397,15 @@ def histogramdd(
         np.histogramdd(np.zeros((1, 1)), 1, weights=weight)  # refuses, in its words
     op = Counts(None, count, weighted, np.dtype(float))
     sizes: Any = tuple([(made.shape[0] - 1,) for made in edges])  # type: ignore[operator]
-    found = Array(tree(op, inputs, sizes, float, edges))
+    counts = Array(tree(op, inputs, sizes, float, edges))
     shown = tuple(map(Array, edges))
     if density:
-        total = totals.sum(found)
-        for axis, one in enumerate(shown):
+        total = totals.sum(counts)
+        for axis, axis_edges in enumerate(shown):
             key = tuple([slice(None) if k == axis else None for k in range_(count)])
-            found = found / diff(one)[key]
-        found = found / total
-    return found, shown
+            counts = counts / diff(axis_edges)[key]
+        counts = counts / total
+    return counts, shown
 
 
 def histogram2d(

@@ -94,7 +94,7 @@ def matmul(
     _check_axes("matmul", "(n?,k),(k,m?)->(n?,m?)", (a, 1), (b, 1))
     _check_core(np.matmul, a.shape[-1], b.shape[max(b.ndim - 2, 0)])
     loop: Any = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
-    *_, found = np.matmul.resolve_dtypes((a.dtype, b.dtype, None), casting=casting, **loop)
+    *_, result_dtype = np.matmul.resolve_dtypes((a.dtype, b.dtype, None), casting=casting, **loop)
     batch = max(a.ndim, b.ndim, 2) - 2
     broadcast_shape([a.shape[:-2], b.shape[:-2]])
     leading = tuple(range(batch))
@@ -104,7 +104,7 @@ def matmul(
     first = (*leading[batch - max(a.ndim - 2, 0):], *rows, summing)
     second = (*leading[batch - max(b.ndim - 2, 0):], summing, *columns)
     labels = (*leading, *rows, *columns)
-    return as_result(product(a.expr, first, b.expr, second, labels, found), out)
+    return as_result(product(a.expr, first, b.expr, second, labels, result_dtype), out)
 
 
 def _conjugate(x: Array) -> Array:
@@ -176,8 +176,8 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any = 2) -> Array:
         raise ValueError("shape-mismatch for sum")
     if {a.dtype.kind, b.dtype.kind} <= set("bium") and "m" in (a.dtype.kind, b.dtype.kind):
         # Objects, where spans have no type in common; spans of no unit, before NumPy 2.5.
-        found = np.dot(np.zeros(1, a.dtype), np.zeros(1, b.dtype))
-        dtype = np.result_type(found) if isinstance(found, np.generic) else np.dtype(object)
+        sample = np.dot(np.zeros(1, a.dtype), np.zeros(1, b.dtype))
+        dtype = np.result_type(sample) if isinstance(sample, np.generic) else np.dtype(object)
         a, b = astype(a, dtype), astype(b, dtype)
         if dtype.kind == "m":  # NaT is a number here, as in NumPy
             return tensordot(a.view(np.int64), b.view(np.int64), (first, second)).view(dtype)

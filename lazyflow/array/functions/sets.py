@@ -186,7 +186,7 @@ def unique(
     alike = kind == "c" or (kind == "f" and not equal_nan)  # NaNs that only places tell apart
     values_only = not (return_index or return_inverse or return_counts)
     if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
-        found = _of_one_block(node, axis, bool(equal_nan), values_only)
+        parts = _of_one_block(node, axis, bool(equal_nan), values_only)
     else:
         shape = node.shape if return_index else None
         op = Distinct(shape, bool(equal_nan), return_index or return_counts)
@@ -203,9 +203,9 @@ def unique(
         inverse = (
             PerBlock((values, node), _inverse, place, node.chunks) if return_inverse else values
         )
-        found = [values, first, inverse, counts]
+        parts = [values, first, inverse, counts]
     asked = (True, return_index, return_inverse, return_counts)
-    made = tuple([Array(each) for each, on in zip(found, asked, strict=True) if on])
+    made = tuple([Array(part) for part, on in zip(parts, asked, strict=True) if on])
     return made if len(made) > 1 else made[0]
 
 
@@ -248,15 +248,15 @@ def isin(
         op: Any = NumpyOp(np.isin, tuple(options.items()))
         if is_sorted:
             op = named("isin", _is_in_order, bool(invert))
-        found: Expr | None = None
+        result: Expr | None = None
         for part in parts_to_search(flat(test_elements)):
             if is_sorted:
                 part = PerBlock((part,), NumpyOp(np.sort, ()), part.dtype, part.chunks)
-            given = (node, part) if found is None else (node, part, found)
-            func = op if found is None else named("isin", _also_in, op, bool(invert))
-            found = PerBlock(given, func, np.dtype(bool), node.chunks)
-        assert found is not None
-        return Array(found)
+            given = (node, part) if result is None else (node, part, result)
+            func = op if result is None else named("isin", _also_in, op, bool(invert))
+            result = PerBlock(given, func, np.dtype(bool), node.chunks)
+        assert result is not None
+        return Array(result)
     values = np.asarray(test_elements).ravel()
     op = named("isin", _is_among, values, options)
     try:

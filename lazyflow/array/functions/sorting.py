@@ -133,7 +133,7 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -
     if at.ndim != x.ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
     axis = axis_of(axis, x.ndim)
-    beside = [each.shape[:axis] + each.shape[axis + 1:] for each in (x, at)]
+    beside = [operand.shape[:axis] + operand.shape[axis + 1:] for operand in (x, at)]
     try:
         rest = np.broadcast_shapes(*beside)
     except ValueError as error:  # NumPy's is one of places
@@ -142,8 +142,8 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int | None = -1) -
             f"beside axis {axis} lengths must be equal or 1"
         ) from error
     nodes = [
-        broadcast_node(each.expr, (*rest[:axis], each.shape[axis], *rest[axis:]))
-        for each in (x, at)
+        broadcast_node(operand.expr, (*rest[:axis], operand.shape[axis], *rest[axis:]))
+        for operand in (x, at)
     ]
     chunks = tuple([
         (nodes[0].shape[k],) if k == axis else sizes for k, sizes in enumerate(nodes[0].chunks)
@@ -183,13 +183,13 @@ def searchsorted(
             raise ValueError("sorter.size must equal number of elements in array")
         x = take(x, sorter)
     node, place = value.expr, np.dtype(np.intp)
-    op, found = NumpyOp(np.searchsorted, (("side", side),)), None
+    op, places = NumpyOp(np.searchsorted, (("side", side),)), None
     for part in parts_to_search(x):  # each adds to one before: all would be held
-        given = (part, node, *([] if found is None else [found]))
-        func = op if found is None else named("searchsorted", _places_added, side)
-        found = PerBlock(given, func, place, value.chunks)
-    assert found is not None
-    return Array(found)
+        given = (part, node, *([] if places is None else [places]))
+        func = op if places is None else named("searchsorted", _places_added, side)
+        places = PerBlock(given, func, place, value.chunks)
+    assert places is not None
+    return Array(places)
 
 
 def parts_to_search(x: Array) -> list[Expr]:

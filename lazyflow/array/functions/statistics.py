@@ -77,9 +77,9 @@ def cov(
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
     resolve_lengths(m, y, fweights, aweights)
-    given = [as_node(each) for each in (m, y) if each is not None]
     if dtype is None:
-        dtype = np.result_type(*[each.dtype for each in given], np.float64)
+        given = [as_node(a).dtype for a in (m, y) if a is not None]
+        dtype = np.result_type(*given, np.float64)
     x = _observations(m, rowvar, np.dtype(dtype))
     if not x.shape[0]:
         return Array(as_node(np.zeros((0, 0))))  # as in NumPy, whatever the type and `y`
@@ -92,8 +92,8 @@ def cov(
     if isinstance(x.expr, View) and x.expr.selection.axes == (1, 0):  # as they lie in memory
         x, labels, axis = x.T, (1, 0), 0
     weights = [
-        _weights(each, name, count)
-        for each, name in ((fweights, "fweights"), (aweights, "aweights")) if each is not None
+        _weights(w, name, count)
+        for w, name in ((fweights, "fweights"), (aweights, "aweights")) if w is not None
     ]
     if not weights:
         if count - ddof <= 0:
@@ -113,10 +113,10 @@ def cov(
         right = x * w
     right = conjugated(right) if right.dtype.kind in "cO" else right
     others = tuple([label or 2 for label in labels])
-    found = Array(product(x.expr, labels, right.expr, others, (0, 2), right.dtype))
+    covariances = Array(product(x.expr, labels, right.expr, others, (0, 2), right.dtype))
     inverse: Any = np.true_divide(1, scale)
-    found = found * (inverse if isinstance(inverse, Array) else float(inverse))
-    return found[tuple([0 if n == 1 else slice(None) for n in found.shape])]
+    covariances = covariances * (inverse if isinstance(inverse, Array) else float(inverse))
+    return covariances[tuple([0 if n == 1 else slice(None) for n in covariances.shape])]
 
 
 def corrcoef(

@@ -64,7 +64,7 @@ def rounds(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[Form, ...]:
             runs[-1][1] *= length
         else:
             runs.append([axis in axes, length])
-    found = []
+    forms = []
     inner = 1
     while runs:
         reduced, length = runs.pop()
@@ -72,10 +72,10 @@ def rounds(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[Form, ...]:
             outer = 1
             for _, other in runs:
                 outer *= other
-            found.append(Form(outer, length, inner))
+            forms.append(Form(outer, length, inner))
         else:
             inner *= length
-    return tuple(found) or (Form(inner, 1, 1),)
+    return tuple(forms) or (Form(inner, 1, 1),)
 
 
 def in_blocks(form: Form, values: Any) -> Iterator[tuple[slice, Any]]:

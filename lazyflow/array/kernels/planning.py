@@ -3,6 +3,16 @@
 A pass is one reading of the inputs. Outputs whose reductions have the same first round share one;
 outputs without a reduction go with the first pass. `why_whole` names the reason if kernels gain
 nothing: there are few elements, or one operation that NumPy runs as fast.
+
+    >>> from lazyflow.array.kernels.program import Program, Step, lower
+    >>> f8 = np.dtype(float)
+    >>> steps = Step(np.multiply, (0, 1), (f8, f8, f8)), Step(np.sqrt, (2,), (f8, f8))
+    >>> lowered = lower(Program((f8, f8), steps, ((3, None),)))  # sqrt(a * x), a is 0-d
+    >>> make_plan(lowered, [(), (1_000,)]).why_whole
+    'kernels gain from 16,384 elements on'
+    >>> plan = make_plan(lowered, [(), (100_000,)])
+    >>> plan.why_whole, [step.op.__name__ for step in plan.passes[0].steps]
+    ('', ['multiply', 'sqrt'])
 """
 
 from __future__ import annotations
@@ -137,7 +147,7 @@ def _whole_steps(
     steps: Sequence[LoweredStep],
     last: Mapping[int, int],
 ) -> tuple[WholeStep, ...]:
-    found = []
+    whole_steps = []
     own: set[int] = set()  # values in memory of their own, for which NumPy keeps the dtype
     for at, step in enumerate(steps):
         op, result = step.op, step.results[0]
@@ -147,12 +157,12 @@ def _whole_steps(
         into = (n for n in drop if n in own and (shapes[n], lowered.dtypes[n]) == alike)
         if simple and alike[1].kind in "biufc":
             own.add(result)
-        found.append(
+        whole_steps.append(
             WholeStep(
                 simple, op, step.operands, result, name_of(op), step, next(into, -1), drop
             )
         )
-    return tuple(found)
+    return tuple(whole_steps)
 
 
 def name_of(op: Any) -> str:

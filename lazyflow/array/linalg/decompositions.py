@@ -121,14 +121,14 @@ class TallFactors(Expr):
         if not self.with_q:
             factors = [low.task(r_factor, [block], self) for block in blocks]
             while len(factors) > _TOGETHER:
-                factors = [low.task(r_factor, each, self) for each in _groups(factors)]
+                factors = [low.task(r_factor, group, self) for group in _groups(factors)]
             last = named("tsqr", finished, self.finish)
             return [], low.parts(last, factors, self, self.count)[1:]
         pairs = [low.parts(qr_factors, [block], self, 2) for block in blocks]
         levels = [[q for q, _ in pairs]]
         factors = [r for _, r in pairs]
         while len(factors) > _TOGETHER:
-            pairs = [low.parts(qr_factors, each, self, 2) for each in _groups(factors)]
+            pairs = [low.parts(qr_factors, group, self, 2) for group in _groups(factors)]
             levels.append([q for q, _ in pairs])
             factors = [r for _, r in pairs]
         top, *results = low.parts(named("tsqr", finished, self.finish), factors, self, self.count)
@@ -424,7 +424,7 @@ def svd(
         return _values(a, hermitian)
     x = matrices(a)
     options: dict[str, Any] = {"full_matrices": full_matrices, "hermitian": hermitian}
-    types = [each.dtype for each in trial(np.linalg.svd, x, **options)]
+    types = [factor.dtype for factor in trial(np.linalg.svd, x, **options)]
     m, n = x.shape[-2:]
     k = min(m, n)
     rows = None

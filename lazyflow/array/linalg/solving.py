@@ -209,11 +209,11 @@ def lstsq(
     cutoff = eps * max(m, n) if rcond is None else eps if rcond == -1 else rcond
     counts = s > cutoff * s[:1]
     inverse = where(counts, 1 / where(counts, s, s.dtype.type(1)), s.dtype.type(0))
-    found = matmul(adjoint(vh), inverse[:, None] * matmul(adjoint(u), right))
-    left = right - matmul(x, found)
+    solution = matmul(adjoint(vh), inverse[:, None] * matmul(adjoint(u), right))
+    left = right - matmul(x, solution)
     squares = left.real**2 + left.imag**2 if dtype.kind == "c" else left * left
     residuals = totals.sum(squares, axis=0)[: right.shape[1] if m > n else 0]
-    return found[:, 0] if is_vector else found, residuals, totals.sum(counts), s
+    return solution[:, 0] if is_vector else solution, residuals, totals.sum(counts), s
 
 
 def pinv(

@@ -5,6 +5,11 @@ three blocks for each of full length. Otherwise the shortest list of chunks hold
 are joined up to a sixteenth more than the longest chunk, so that the steps of a stencil add no
 cuts. Axes of unknown lengths fit only if their chunks are known to be the same; otherwise
 `SizesNeeded` asks for the lengths.
+
+    >>> import lazyflow.array as la
+    >>> nodes = [la.ones(12, chunks=sizes).expr for sizes in (6, 4)]
+    >>> common_chunks(nodes)
+    ((4, 2, 2, 4),)
 """
 
 from __future__ import annotations

@@ -320,8 +320,8 @@ def contraction(
     if dtype.char in _OF_BLAS:
         sizes |= _longer_sums(labels, sizes)
     one, other = [
-        rechunk(cast(node, dtype), tuple([sizes[label] for label in each]))
-        for node, each in zip((one, other), labels, strict=False)
+        rechunk(cast(node, dtype), tuple([sizes[label] for label in own_labels]))
+        for node, own_labels in zip((one, other), labels, strict=False)
     ]
     return Contraction((one, other), labels, dtype)
 

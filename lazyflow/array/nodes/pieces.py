@@ -107,8 +107,8 @@ def part_of(node: Expr, selection: Selection) -> Expr:
         raise OtherKind(node.kind, "broadcast_to()")
     picks, rest = selection.slices().picks, selection.rest()
     is_cut = any(isinstance(pick, Pick) for pick in picks)
-    found = _tried(node, "an index or transpose", is_cut, rest)
-    if found.ndim != len(selection.axes):
+    sample = _tried(node, "an index or transpose", is_cut, rest)
+    if sample.ndim != len(selection.axes):
         raise OtherKind(node.kind, "an integer as index", "they have two axes, write x[i:i + 1]")
     cuts = tuple([
         tuple([(AxisPart(i),) for i in range(len(sizes))]) if not isinstance(pick, Pick)
@@ -121,7 +121,7 @@ def part_of(node: Expr, selection: Selection) -> Expr:
         else node.chunks[axis]
         for axis in selection.axes
     ])
-    dtype = LazyDtype.like(found) if is_other_kind(found) else node.dtype
+    dtype = LazyDtype.like(sample) if is_other_kind(sample) else node.dtype
     return Pieces((node,), cuts, rest, dtype, chunks)
 
 

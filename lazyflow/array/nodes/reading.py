@@ -117,16 +117,16 @@ def _cuts(
         cuts = cut(chunks, pick)
     if len(cuts) == len(sizes):
         return cuts
-    found, left = [], iter(sizes)
+    parts, left = [], iter(sizes)
     for number, place, n in cuts:
         done = 0
         while done < n:
             size = next(left)
             part = range(chunks[number])[place][done:done + size]
             stop = None if part.stop < 0 else part.stop
-            found.append((number, slice(part.start, stop, part.step), size))
+            parts.append((number, slice(part.start, stop, part.step), size))
             done += size
-    return found
+    return parts
 
 
 def _small_part(
@@ -182,25 +182,25 @@ class LoadRegion:
         if self.formula is not None or self.reader is not None:
             plain, region = _plain(region)
             if self.reader:
-                found = self._read(plain, next(given))
+                block = self._read(plain, next(given))
             elif self.later and region is None:
-                found = self.formula.later(plain)
+                block = self.formula.later(plain)
             elif self.takes_out and region is None:
-                found = self.formula(plain, out=out)
+                block = self.formula(plain, out=out)
             else:
-                found = self.formula(plain)
+                block = self.formula(plain)
         else:
-            found = next(given)
+            block = next(given)
         if region is not None:
-            found = found[(*region, ...)]  # numbers alone would give an element, no array
+            block = block[(*region, ...)]  # numbers alone would give an element, no array
         if self.order is not None:
-            found = found.transpose(self.order)
+            block = block.transpose(self.order)
         if self.new is not None:
-            found = found[self.new]
+            block = block[self.new]
         if self.stretched:
-            whole = [m if n is None else n for n, m in zip(shape, found.shape, strict=True)]
-            found = np.broadcast_to(found, whole)
-        return found
+            whole = [m if n is None else n for n, m in zip(shape, block.shape, strict=True)]
+            block = np.broadcast_to(block, whole)
+        return block
 
     def _read(self, region: tuple[slice, ...], store: Any) -> Any:
         try:
@@ -215,13 +215,13 @@ def _plain(region: Any) -> tuple[tuple[slice, ...], Any]:
     plain: list[slice] = []
     rest: list[Any] = []
     changed = False
-    for one in region:
-        if isinstance(one, int):
-            plain.append(slice(one, one + 1))
+    for span in region:
+        if isinstance(span, int):
+            plain.append(slice(span, span + 1))
             rest.append(0)
             changed = True
             continue
-        start, stop, step = one.start, one.stop, one.step or 1
+        start, stop, step = span.start, span.stop, span.step or 1
         if step == 1:
             plain.append(slice(start, stop))
             rest.append(slice(None))

@@ -60,7 +60,7 @@ class Rechunk(Expr):
         source = low.shared(self, "source", staged, self.inputs[0], self.chunks)
         cuts = _cuts(low, self, index, source.chunks)
         if 0 in shape:
-            nothing = named("rechunk-cut", copies, [tuple([found for (_, found, _), *_ in cuts])])
+            nothing = named("rechunk-cut", copies, [tuple([piece for (_, piece, _), *_ in cuts])])
             block = low.block(source, tuple([number for (number, _, _), *_ in cuts]))
             return low.parts(nothing, (block,), self, 1)[0]
         pieces = [

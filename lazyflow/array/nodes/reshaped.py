@@ -4,6 +4,11 @@ Axes of both shapes fall into groups of the same size: in (4, 6, 5) -> (24, 5) t
 axes become one and the third stays. A block of the result is a block of the input in another shape
 where both are runs of neighbouring elements in each group; the chunks are made so first, without
 making larger ones than the input has (dask#8110).
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones((4, 6, 5), chunks=(2, 3, 5)) + 1
+    >>> reshaped(x.expr, (24, 5)).chunks  # 2 x 3 of 4 x 6 are no run, a row of 6 is
+    ((6, 6, 6, 6), (5,))
 """
 
 from __future__ import annotations
@@ -180,7 +185,7 @@ def grouped(old: Shape, new: Shape) -> tuple[AxisGroup, ...]:
     >>> [tuple(group) for group in grouped((4, 6, 5), (24, 1, 5))]
     [(0, 2, 0, 1), (2, 2, 1, 2), (2, 3, 2, 3)]
     """
-    found = []
+    groups = []
     i = j = 0
     while i < len(old) or j < len(new):
         first, to_first = i, j
@@ -200,8 +205,8 @@ def grouped(old: Shape, new: Shape) -> tuple[AxisGroup, ...]:
                 else:
                     other *= new[j]
                     j += 1
-        found.append(AxisGroup(first, i, to_first, j))
-    return tuple(found)
+        groups.append(AxisGroup(first, i, to_first, j))
+    return tuple(groups)
 
 
 def _parts(

@@ -95,11 +95,11 @@ class SortedLane:
             for i, start in enumerate(self.starts)
         ]
         if self.file is None:
-            self.runs = [low.task(sort, each, node) for each in given]
+            self.runs = [low.task(sort, parts, node) for parts in given]
             sample = named(f"{name}-sample", sampled, places, step)
             samples = [low.task(sample, (run,), node) for run in self.runs]
         else:  # the run is read by the tasks that have the bounds: before, all would be read
-            both = [low.parts(sort, each, node, 2) for each in given]
+            both = [low.parts(sort, parts, node, 2) for parts in given]
             self.runs, samples = map(list, zip(*both, strict=True))
         bounds = low.task(named(f"{name}-bounds", bounds_of, step, self.sizes), samples, node)
         cuts = named(f"{name}-count", cuts_of, places, dtype)

@@ -13,6 +13,12 @@ Blocks are read twice, so that scans are fused with what is before and after the
 first blocks is the neutral element; for ufuncs and dtypes without one, the scans of blocks are kept
 in between (`Joined`). Cumulative sums of positive elements never fall: a block continues with the
 bits that end the block before it.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ones(6, chunks=3).cumsum()
+    >>> (result,) = expand_scans([x.expr])
+    >>> result.inputs, result.inputs[1].inputs
+    ((<full float64 6>, <carries float64 2>), (<last float64 2>,))
 """
 
 from __future__ import annotations

@@ -175,21 +175,21 @@ def base_region(
     bounds
         Where the chunks of each axis of the view begin.
     """
-    found: list[slice | int] = []
+    region: list[slice | int] = []
     at = {axis: k for k, axis in enumerate(selection.axes) if axis >= 0}
     for axis, pick in enumerate(selection.picks):
         if isinstance(pick, int):
-            found.append(pick)
+            region.append(pick)
             continue
         k = at[axis]
         first = bounds[k][index[k]]
         n = chunks[k][index[k]]
         assert n is not None
         if pick is None:
-            found.append(slice(first, first + n, 1))
+            region.append(slice(first, first + n, 1))
         else:
             start = pick.start + first * pick.step
             stop = start + (n - 1) * pick.step + (1 if pick.step > 0 else -1)
             taken = slice(start, None if stop < 0 else stop, pick.step)
-            found.append(taken if n else slice(0, 0, 1))
-    return tuple(found)
+            region.append(taken if n else slice(0, 0, 1))
+    return tuple(region)

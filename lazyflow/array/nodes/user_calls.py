@@ -248,18 +248,18 @@ def tried(call: BoundCall, blocks: Sequence[Any], extra: dict[str, Any]) -> Any:
     was_tried = f"{unknown} was tried on made-up blocks of ones ({shown}), not on your data, and"
     try:
         with np.errstate(all="ignore"):
-            found = call.func(*args, **kwargs, **extra)
+            result = call.func(*args, **kwargs, **extra)
     except Exception as error:
         raise TypeError(
             f"{was_tried} raised {type(error).__name__}: {error!s:.200}. {remedy}, then it is not "
             "tried."
         ) from error
-    if found is None or isinstance(found, str | dict | set):
+    if result is None or isinstance(result, str | dict | set):
         raise TypeError(
-            f"{was_tried} returned {found!r:.100} instead of an array. {remedy}, then it is not "
+            f"{was_tried} returned {result!r:.100} instead of an array. {remedy}, then it is not "
             "tried."
         )
-    return found
+    return result
 
 
 def _shown(block: Any) -> str:
@@ -604,14 +604,14 @@ class BlockInfos:
 
     def at(self, index: Index) -> dict[int | None, dict[str, Any]]:
         """Return block_info for a block."""
-        found: dict[int | None, dict[str, Any]] = {}
+        infos: dict[int | None, dict[str, Any]] = {}
         for place, share, chunks, bounds in zip(
             self.places, self.shares, self.taken, self.bounds, strict=True
         ):
             spans = [
                 range(1) if along.alone else along.numbers(index) for along in share.axes
             ]
-            found[place] = {
+            infos[place] = {
                 **_whole(chunks),
                 # Along axes of which the function gets all blocks as one, that is the only one.
                 "num-chunks": tuple([
@@ -624,7 +624,7 @@ class BlockInfos:
                 ],
                 "chunk-location": tuple([span.start for span in spans]),
             }
-        found[None] = {
+        infos[None] = {
             **_whole(self.chunks),
             "array-location": [
                 (edge[i], edge[i + 1]) for edge, i in zip(self.out_bounds, index, strict=True)
@@ -635,7 +635,7 @@ class BlockInfos:
             ),
             "dtype": self.dtype,
         }
-        return found
+        return infos
 
 
 def _whole(chunks: Chunks) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class _Ranges:
         numbers = list(product(*map(range, source.numblocks)))
         groups = [numbers[i:i + node.together] for i in range(0, len(numbers), node.together)]
         sizes = [
-            sum([prod([n[i] for n, i in zip(source.chunks, each, strict=True)]) for each in group])
+            sum([prod([n[i] for n, i in zip(source.chunks, at, strict=True)]) for at in group])
             for group in groups
         ]
         self.starts = [0, *accumulate(sizes[:-1])]
@@ -95,8 +95,8 @@ class _Ranges:
         make = named(f"{name}-table", table_of_blocks, op, record, step)
         made = []
         for start, group in zip(self.starts, groups, strict=True):
-            places = [(place_of(low, source, each),) if op.placed else () for each in group]
-            blocks = [low.block(source, each) for each in group]
+            places = [(place_of(low, source, place),) if op.placed else () for place in group]
+            blocks = [low.block(source, place) for place in group]
             made.append(low.parts(make, (TaskDetails(start, places), self.file, *blocks), node, 2))
         self.tables, samples = map(list, zip(*made, strict=True))
         bounds = low.task(named(f"{name}-bounds", bounds_of_ranges, count), samples, node)

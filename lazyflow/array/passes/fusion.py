@@ -8,6 +8,17 @@ and its result is written to memory, where its result is wanted; where a reader 
 larger shape or needs whole blocks of it; where readers in several groups would repeat more than
 `CHEAP` quick steps. Reductions over the same axes of the same source share one program
 (`_bundle_key`). `la.report` shows these reasons.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6.0, chunks=3)
+    >>> y = np.exp(x * 2)
+    >>> (made,) = fuse([(y + y.sum()).expr])
+    >>> for node in below([made]):  # y is read in both chunks and, by the sum, as a whole
+    ...     if isinstance(node, Fused):
+    ...         print(node.name, [step.op.__name__ for step in node.program.steps], node.why)
+    exp ['multiply', 'exp'] 2 groups use it, and it costs more than 4 quick steps
+    sum [] it reduces each block
+    add ['add'] its result is wanted
 """
 
 from __future__ import annotations
@@ -324,11 +335,11 @@ class _Fusion:
                 is_slow = isinstance(node, Generated) and not node.free
                 is_shared = is_slow and self._readers(node) > 1
                 self._add(node, GeneratedOnce((made,)) if is_shared else made)
-        found = []
+        results = []
         for node in self.wanted:
             made = self.new.get(node, node)
-            found.append(in_chunks(made, node.chunks) if self.keep else made)
-        return found
+            results.append(in_chunks(made, node.chunks) if self.keep else made)
+        return results
 
     def _add(self, node: Expr, made: Expr) -> None:
         same_line(made, node)
@@ -417,30 +428,30 @@ class _Fusion:
         for node in reversed(self.nodes):
             if not isinstance(node, Elementwise):
                 continue
-            found: set[Any] = set()
+            roots: set[Any] = set()
             why = "its result is wanted" if node in wanted else ""
             for user in self.consumers[node]:
                 if not self.enabled:
                     why = "fusion is off"
                 elif isinstance(user, Elementwise) and user.shape == node.shape:
-                    found |= groups[user]
+                    roots |= groups[user]
                 elif self._is_fused(user):
                     key = self._bundle_key(user)
-                    found.add(key)
+                    roots.add(key)
                     chunks[key] = user.inputs[0].chunks
                 elif isinstance(user, Elementwise):
                     why = f"{user.name} stretches it to a larger shape: computed once"
                 else:
                     why = f"{user.name} needs whole blocks of it"
-            if not why and len(found) > 1 and not self._is_cheap(node):
-                why = f"{len(found)} groups use it, and it costs more than {CHEAP} quick steps"
-            if isinstance(node, Scanned) and any(chunks[key] != node.chunks for key in found):
+            if not why and len(roots) > 1 and not self._is_cheap(node):
+                why = f"{len(roots)} groups use it, and it costs more than {CHEAP} quick steps"
+            if isinstance(node, Scanned) and any(chunks[key] != node.chunks for key in roots):
                 why = "what uses it has other chunks"
             if why:
                 self.why[node] = why
-                found = {node}
+                roots = {node}
                 chunks[node] = node.chunks
-            groups[node] = found
+            groups[node] = roots
         return groups
 
     def _is_cheap(self, node: Elementwise) -> bool:
@@ -535,5 +546,5 @@ class _Fusion:
             which = at if len(bundle) > 1 else None
             made = Reduced((fused,), reduction, which, node.finish, node.dtype, own)
             same_line(made, node)
-            for each in (node, shown[at]):
-                self._add(each, with_axes(made, order))
+            for replaced in (node, shown[at]):
+                self._add(replaced, with_axes(made, order))

@@ -95,8 +95,8 @@ class Sampling(Discrete):
             x = as_array(a).with_known_sizes()
             (axis,) = np.lib.array_utils.normalize_axis_tuple(axis, x.ndim)
             at = self.choice(x.shape[axis], size, replace, p, shuffle=shuffle).compute()
-            found = take(x, at, axis)
-            return found if chunks == "auto" else found.rechunk(chunks)
+            chosen = take(x, at, axis)
+            return chosen if chunks == "auto" else chosen.rechunk(chunks)
         values: Any = None
         number: Any = a
         if not isinstance(a, int | np.integer):

@@ -193,9 +193,9 @@ def apply_along_axis(
     axis = normalize_axis_index(axis, x.ndim)
     if dtype is None or shape is None:
         call = BoundCall(func1d, [BLOCK, *args], kwargs, "apply_along_axis")
-        found = np.asarray(tried(call, [ones((x.shape[axis],), x.dtype)], {}))
-        dtype = found.dtype if dtype is None else dtype
-        shape = found.shape if shape is None else shape
+        sample = np.asarray(tried(call, [ones((x.shape[axis],), x.dtype)], {}))
+        dtype = sample.dtype if dtype is None else dtype
+        shape = sample.shape if shape is None else shape
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     labels = [("axis", k) for k in range(x.ndim)]
     new = [("new", k) for k in range(len(shape))]

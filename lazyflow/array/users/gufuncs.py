@@ -108,25 +108,25 @@ def core_axes(
         raise ValueError(
             "`keepdims` needs inputs with equal numbers of core dimensions, and results without"
         )
-    kept = [ins[0] if keepdims else each for each in outs]
+    kept = [ins[0] if keepdims else dims for dims in outs]
     if axis is not None:
         axis = operator.index(axis)
-        names = {name for each in ins for name in each}
-        if len(names) != 1 or any(len(each) > 1 for each in (*ins, *outs)):
+        names = {name for dims in ins for name in dims}
+        if len(names) != 1 or any(len(dims) > 1 for dims in (*ins, *outs)):
             raise ValueError("`axis` needs one core dimension, shared by all; use `axes`")
-        found = [(axis,) * len(each) for each in (*ins, *kept)]
+        chosen = [(axis,) * len(dims) for dims in (*ins, *kept)]
     elif axes is not None:
-        found = _given(axes, ins, kept, outs)
+        chosen = _given(axes, ins, kept, outs)
     else:
-        found = [tuple(range(-len(each), 0)) for each in (*ins, *kept)]
-    for each, core, ndim in zip(found, ins, ndims, strict=False):
+        chosen = [tuple(range(-len(dims), 0)) for dims in (*ins, *kept)]
+    for own, core, ndim in zip(chosen, ins, ndims, strict=False):
         if ndim < len(core):
             raise ValueError(
                 f"an input has {ndim} axes, fewer than its core dimensions ({','.join(core)})"
             )
-        if len(set(normalize_axis_tuple(each, ndim))) != len(each):
+        if len(set(normalize_axis_tuple(own, ndim))) != len(own):
             raise ValueError("Repeated axis in `axes`")
-    return found[: len(ins)], found[len(ins):]
+    return chosen[: len(ins)], chosen[len(ins):]
 
 
 def _given(axes: Any, ins: Any, kept: Any, outs: Any) -> list[tuple[int, ...]]:
@@ -231,11 +231,11 @@ def apply_gufunc(
         func = np.vectorize(func, types, signature=signature.replace(" ", ""))
     call = BoundCall(func, [BLOCK] * len(nodes), kwargs, "apply_gufunc", name)
     made = _results(call, parsed, nodes, labels, sizes, lengths, output_dtypes, meta)
-    found = [
+    results = [
         _axes_back(x, core, own, keepdims, parsed)
         for x, core, own in zip(made, parsed.outputs, last, strict=True)
     ]
-    return found[0] if len(found) == 1 else tuple(found)
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _core_last(x: Array, axes: tuple[int, ...]) -> Array:

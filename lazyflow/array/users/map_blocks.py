@@ -99,28 +99,28 @@ class Blocks:
 
     def __getitem__(self, key: Any) -> Array:
         keys = key if isinstance(key, tuple) else (key,)
-        if any(each is None for each in keys):
+        if any(entry is None for entry in keys):
             raise IndexError("blocks are not indexed by None or np.newaxis")
-        if sum(isinstance(each, list | np.ndarray) for each in keys) > 1:
+        if sum(isinstance(entry, list | np.ndarray) for entry in keys) > 1:
             raise IndexError(
                 "blocks are indexed by one list at most; index twice, x.blocks[a].blocks[:, b]"
             )
-        at = next((i for i, each in enumerate(keys) if each is Ellipsis), len(keys))
+        at = next((i for i, entry in enumerate(keys) if entry is Ellipsis), len(keys))
         after = keys[at + 1:]
         missing = len(self.shape) - at - len(after)
-        if missing < 0 or any(each is Ellipsis for each in after):
+        if missing < 0 or any(entry is Ellipsis for entry in after):
             raise IndexError(
                 f"too many indices for blocks: the array is {len(self.shape)}-dimensional, but "
                 f"{len(keys)} were indexed"
             )
         keys = (*keys[:at], *[slice(None)] * missing, *after)
         numbers = [
-            _numbers(each, axis, count)
-            for axis, (each, count) in enumerate(zip(keys, self.shape, strict=True))
+            _numbers(entry, axis, count)
+            for axis, (entry, count) in enumerate(zip(keys, self.shape, strict=True))
         ]
         if not all(numbers):  # no blocks: no elements
-            sizes = [slice(None) if each else slice(0, 0) for each in numbers]
-            full = [each or (0,) for each in numbers]
+            sizes = [slice(None) if entry else slice(0, 0) for entry in numbers]
+            full = [entry or (0,) for entry in numbers]
             return Array(SomeBlocks((self._x.expr,), tuple(full)))[tuple(sizes)]
         return Array(SomeBlocks((self._x.expr,), tuple(numbers)))
 
@@ -251,7 +251,7 @@ def _axes(
             "name the axes that the function drops by drop_axis=, those it adds by new_axis="
         )
     adjust = {
-        label: each for label, each in zip(out, chunks, strict=True) if label not in new_axes
+        label: sizes for label, sizes in zip(out, chunks, strict=True) if label not in new_axes
     }
     return tuple(out), new_axes, adjust
 
@@ -275,10 +275,10 @@ def _called(
             extra["block_info"] = BlockInfos(call, shares, taken, chunks, None).at(first)
         return extra
 
-    found = dtype_of(
-        call, dtype, meta, nodes, [each.fake for each in shares], of_first_block
+    result_dtype = dtype_of(
+        call, dtype, meta, nodes, [share.fake for share in shares], of_first_block
     )
-    return Array(BlockCalls(tuple(nodes), call, shares, found, chunks))
+    return Array(BlockCalls(tuple(nodes), call, shares, result_dtype, chunks))
 
 
 def blockwise(

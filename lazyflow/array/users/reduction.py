@@ -90,8 +90,8 @@ def reduction(
     >>> la.reduction(x, np.sum, np.sum, dtype=int).compute()
     np.int64(45)
     """
-    found = declared(dtype, meta)
-    if found is None:
+    result_dtype = declared(dtype, meta)
+    if result_dtype is None:
         raise ValueError("reduction() needs the dtype of the result: pass dtype= or meta=")
     node = as_node(x)
     axes = axes_of(axis, node.ndim)
@@ -103,13 +103,13 @@ def reduction(
     first = BoundCall(chunk, [BLOCK] * len(nodes), whole, "reduction", name)
     given = (_blocks(nodes[0], tuple(range(node.ndim)), True),) * len(nodes)
     chunks = _cut(nodes[0].chunks, axes, size)
-    parts = _placed(BlockCalls(tuple(nodes), first, given, found, chunks, checked=False))
+    parts = _placed(BlockCalls(tuple(nodes), first, given, result_dtype, chunks, checked=False))
     together = _together(split_every, axes)
     while any(len(parts.chunks[axis]) > most for axis, most in together.items()):
         call = BoundCall(combine or aggregate, [BLOCK], whole, "reduction", name)
         parts = _placed(_step(call, parts, together, size, concatenate))
     last = BoundCall(aggregate, [BLOCK], {"axis": axes, "keepdims": keepdims}, "reduction", name)
-    made = _last(last, parts, axes, keepdims, size, concatenate, found)
+    made = _last(last, parts, axes, keepdims, size, concatenate, result_dtype)
     return Array(made) if out is None else assign_out(out, made)
 
 

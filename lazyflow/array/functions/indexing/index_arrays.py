@@ -135,26 +135,26 @@ def split_key(entries: list[Any]) -> Key:
     arrays = []
     spots: list[int] = []
     before = axis = 0  # axes of the result that slices gave so far; axes of what basic gives
-    for spot, each in enumerate(entries):
-        if each is Ellipsis:  # of no axes, but between index arrays
+    for spot, entry in enumerate(entries):
+        if entry is Ellipsis:  # of no axes, but between index arrays
             continue
-        if each is None or isinstance(each, slice):
-            basic.append(each)
+        if entry is None or isinstance(entry, slice):
+            basic.append(entry)
             before += not spots
             axis += 1
             continue
         spots.append(spot)
-        if isinstance(each, int):
-            basic.append(each)
+        if isinstance(entry, int):
+            basic.append(entry)
             continue
-        if each.dtype == bool and not each.ndim:  # a new axis of length 1 or 0
+        if entry.dtype == bool and not entry.ndim:  # a new axis of length 1 or 0
             basic.append(None)
-            arrays.append((axis, np.zeros(int(bool(each)), dtype=np.intp)))
+            arrays.append((axis, np.zeros(int(bool(entry)), dtype=np.intp)))
             axis += 1
             continue
-        width = each.ndim if each.dtype == bool else 1
+        width = entry.ndim if entry.dtype == bool else 1
         basic.extend([slice(None)] * width)
-        arrays.append((axis, each))
+        arrays.append((axis, entry))
         axis += width
     together = not spots or spots[-1] - spots[0] == len(spots) - 1
     return Key(basic, arrays, before if together else 0)

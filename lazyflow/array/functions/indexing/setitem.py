@@ -49,7 +49,7 @@ def set_item(x: Array, key: Any, value: Any) -> None:
     lens = value._lens if isinstance(value, Array) else None
     if basic and lens is not None and lens.base is x and lens.key == entries:
         return  # the view that x[key] += 1 has written into
-    if all(isinstance(each, int) for each in entries) and (
+    if all(isinstance(entry, int) for entry in entries) and (
         x.dtype.kind in "OV" or not _has_ellipsis(key)
     ):
         node = _element(value, x.dtype)
@@ -222,7 +222,7 @@ def _written(x: Array, key: Key, value: Expr) -> Expr:
         rest = [axis for k, axis in enumerate(selection.axes) if k not in places]
         stands = [*rest[:key.first], *[None] * len(points), *rest[key.first:]]
         places = {
-            selection.axes[k]: each for k, each in zip(places, shared, strict=True)
+            selection.axes[k]: index for k, index in zip(places, shared, strict=True)
             if selection.axes[k] >= 0
         }
     picks = tuple([
@@ -267,7 +267,7 @@ def _fitted(value: Expr, shape: tuple[int, ...], key: Key, x: Array) -> Expr:
         n in (1, m) for n, m in zip(value.shape[::-1], shape[::-1], strict=False)
     )
     if not fits:
-        shown, taken_shape = (str(each).replace(" ", "") for each in (given, shape))
+        shown, taken_shape = (str(lengths).replace(" ", "") for lengths in (given, shape))
         if key.arrays:
             raise ValueError(
                 f"shape mismatch: value array of shape {shown} could not be broadcast to indexing "

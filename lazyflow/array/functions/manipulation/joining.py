@@ -321,12 +321,12 @@ def _depth(arrays: Any, place: tuple[int, ...], empty: list[str]) -> int:
         empty.append(name)
         return 1
     depths = [_depth(x, (*place, i), empty) for i, x in enumerate(arrays)]
-    for i, one in enumerate(depths):
-        if one != depths[0]:
+    for i, depth in enumerate(depths):
+        if depth != depths[0]:
             raise ValueError(
                 f"List depths are mismatched. First element was at depth "
                 f"{len(place) + 1 + depths[0]}, but there is an element at depth "
-                f"{len(place) + 1 + one} ({name}[{i}])"
+                f"{len(place) + 1 + depth} ({name}[{i}])"
             )
     return 1 + depths[0]
 

@@ -203,14 +203,14 @@ def unify_chunks(*args: Any) -> tuple[dict[Any, Any], list[Any]]:
         for sizes, name in zip(x.chunks if names else (), names or (), strict=True):
             given.setdefault(name, set()).add(sizes)
     chunks = {name: _one_of(name, several) for name, several in given.items()}
-    found = []
+    rechunked = []
     for x, (_, names) in zip(arrays, pairs, strict=True):
         new_chunks = {
             k: chunks[name] for k, name in enumerate(names or ())
             if x.shape[k] == sum(chunks[name])
         }
-        found.append(x.rechunk(new_chunks) if new_chunks else x)
-    return chunks, found
+        rechunked.append(x.rechunk(new_chunks) if new_chunks else x)
+    return chunks, rechunked
 
 
 def _one_of(name: Any, several: set[tuple[int, ...]]) -> tuple[int, ...]:

@@ -73,19 +73,19 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
         return _filled_by(mode, pad(x, widths), widths, kwargs)
     if not x.size and mode not in ("constant", "empty"):
         return _of_nothing(x, widths)
-    found = x
+    padded = x
     for axis, (left, right) in enumerate(widths):
         if mode in ("reflect", "symmetric"):
-            found = _reflected(found, axis, left, right, mode == "symmetric", value)
+            padded = _reflected(padded, axis, left, right, mode == "symmetric", value)
             continue
-        parts = [found]
+        parts = [padded]
         for after, n in enumerate((left, right)):
             if n or mode in _CHECKED:
-                part = _added(found, axis, bool(after), n, mode, value)
+                part = _added(padded, axis, bool(after), n, mode, value)
                 parts.insert(after * len(parts), part.astype(x.dtype))
-        found = concatenate(parts, axis)
-    found = found.rechunk(tuple(map(_beside, x.chunks, widths, found.chunks)))
-    return found.astype(x.dtype)
+        padded = concatenate(parts, axis)
+    padded = padded.rechunk(tuple(map(_beside, x.chunks, widths, padded.chunks)))
+    return padded.astype(x.dtype)
 
 
 def _filled_by(

@@ -433,14 +433,14 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> Array:
     there = (x != 0) if x.dtype.hasobject else Array(elementwise.not_zero(x.expr))
     bounds = []
     for k in axes:
-        hit = there.any(axis=tuple([one for one in range(x.ndim) if one != k]))
+        hit = there.any(axis=tuple([other for other in range(x.ndim) if other != k]))
         n = x.shape[k]
         at = arange(n, chunks=hit.chunks).expr
         bounds.append(Array(elementwise.where(hit.expr, at, n)).min(initial=n))
         bounds.append(Array(elementwise.where(hit.expr, at, -1)).max(initial=-1))
-    found = iter(np.asarray(stack(bounds)).tolist())
+    computed = iter(np.asarray(stack(bounds)).tolist())
     slices = [slice(None)] * x.ndim
-    for k, first, last in zip(axes, found, found, strict=True):
+    for k, first, last in zip(axes, computed, computed, strict=True):
         nothing = last < 0
         slices[k] = slice(0, 0) if nothing else slice(
             first if "f" in ends else None, last + 1 if "b" in ends else None

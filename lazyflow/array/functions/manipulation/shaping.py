@@ -224,9 +224,6 @@ def atleast_3d(*arys: ArrayLike) -> Any:
     return _each(arys, lambda x: x[keys[x.ndim]] if x.ndim < 3 else x)
 
 
-# -- shapes ------------------------------------------------------------------------------------
-
-
 # -- the same elements in another shape -----------------------------------------------------------
 
 
@@ -269,10 +266,10 @@ def reshape(
         raise ValueError(f"order must be one of 'C', 'F', or 'A' (got {order!r})")
     x = as_array(a)
     if copy is not None:
-        found = reshape(x, shape, order, merge_chunks=merge_chunks, limit=limit)
-        if not copy and found is not x and found._lens is None and found.size:
+        made = reshape(x, shape, order, merge_chunks=merge_chunks, limit=limit)
+        if not copy and made is not x and made._lens is None and made.size:
             raise ValueError("Unable to avoid creating a copy while reshaping.")
-        return Array(found.expr) if copy else found
+        return Array(made.expr) if copy else made
     new_shape = lengths_of(shape)
     if order == "F" or (order == "A" and _is_fortran(x.expr)):
         turned = reshape(x.transpose(), new_shape[::-1], merge_chunks=merge_chunks, limit=limit)
@@ -359,15 +356,15 @@ def reshape_blockwise(x: ArrayLike, shape: ShapeLike, chunks: Any = None) -> Arr
                 "as those of the array before its axes became one"
             )
         chunks = [_products(x.chunks[g.first:g.last]) for g in groups if g.to_last > g.to_first]
-    found = normalize_chunks(tuple(chunks), new_shape, None, x.dtype)
+    new_chunks = normalize_chunks(tuple(chunks), new_shape, None, x.dtype)
     for g in groups:
-        own, other = x.chunks[g.first:g.last], found[g.to_first:g.to_last]
+        own, other = x.chunks[g.first:g.last], new_chunks[g.to_first:g.to_last]
         if _products(own) != _products(other):
             raise ValueError(
                 f"blocks of the chunks {other} have {_products(other)} elements, but those of "
                 f"{own} have {_products(own)}: pass chunks= of the array before its axes became one"
             )
-    return Array(ReshapedBlocks((x.expr,), found, groups))
+    return Array(ReshapedBlocks((x.expr,), new_chunks, groups))
 
 
 def _products(chunks: Any) -> tuple[int, ...]:

@@ -313,10 +313,10 @@ def average(
     """
     x = as_array(a)
     if weights is None:
-        found = mean(x, axis, keepdims=keepdims)
+        result = mean(x, axis, keepdims=keepdims)
         count = count_over(x.with_known_sizes().expr, axes_of(axis, x.ndim))
-        scale = Array(broadcast_node(constant(count, found.dtype), found.shape))
-        return (found, scale) if returned else found
+        scale = Array(broadcast_node(constant(count, result.dtype), result.shape))
+        return (result, scale) if returned else result
     axes_of(axis, x.ndim, as_1d=False)
     w = Array(spread_weights(as_node(weights), x.expr, axis))
     dtype = np.result_type(x.dtype, w.dtype, *(["f8"] if x.dtype.kind in "biu" else []))
@@ -324,7 +324,7 @@ def average(
     products = elementwise.ufunc(np.multiply, (x.expr, w.expr), dtype)[0]
     total = sum(Array(products), axis, dtype=dtype, keepdims=keepdims)
     kind = np.true_divide.resolve_dtypes((total.dtype, scale.dtype, None))[2]
-    found = Array(elementwise.function(_normalised, (total.expr, scale.expr), kind))
-    if scale.shape != found.shape:
-        scale = Array(broadcast_node(scale.expr, found.shape))
-    return (found, scale) if returned else found
+    result = Array(elementwise.function(_normalised, (total.expr, scale.expr), kind))
+    if scale.shape != result.shape:
+        scale = Array(broadcast_node(scale.expr, result.shape))
+    return (result, scale) if returned else result

@@ -162,14 +162,14 @@ def _quantile(
         if np.size(q) > MOST:
             places: list[Any] = [tuple(others[0])]
         elif np.ndim(q):
-            places = [(each,) for each in others[0]]  # each is selected by itself
+            places = [(place,) for place in others[0]]  # each is selected by itself
         else:
             places = [q[()] if others else q]
-        wanted = [Quantile(plain, each, method, node.dtype) for each in places]
+        wanted = [Quantile(plain, place, method, node.dtype) for place in places]
         shape = (*np.shape(q), *reduced_shape(node, axes, keepdims))
-        found = by_rank(node, axes, wanted, func in _WITHOUT_NAN, shape, dtype)
-        if found is not None:
-            return as_result(found, out)
+        selected = by_rank(node, axes, wanted, func in _WITHOUT_NAN, shape, dtype)
+        if selected is not None:
+            return as_result(selected, out)
     inputs = [whole_along(x, axes) for x in (node, *([] if weights is None else [weights]))]
     op = Quantiles(func, tuple(keywords.items()), weights is not None, np.shape(q), dtype)
     return as_result(tree(op, inputs, layout, dtype, list(map(as_node, others))), out)

@@ -125,16 +125,16 @@ def ufunc_reduce(
     if by_blocks and node.dtype.kind in "cO" and cut:
         # axis by axis, so that NaN and equal elements meet in C order, which decides among them
         inner = ufunc_reduce(ufunc, x, axes[-1], dtype, None, True, initial, where)
-        found = ufunc_reduce(ufunc, inner, axes[:-1], None, None, True)
+        result = ufunc_reduce(ufunc, inner, axes[:-1], None, None, True)
         if not keeps(keepdims):
-            found = found[tuple([0 if k in axes else slice(None) for k in range(node.ndim)])]
-        return as_result(found.expr, out, "unsafe")
+            result = result[tuple([0 if k in axes else slice(None) for k in range(node.ndim)])]
+        return as_result(result.expr, out, "unsafe")
     op = ByUfunc(ufunc, axes, dtype, keeps(keepdims), initial)
     inputs = [node] if mask is None else [node, mask]
     if not by_blocks:
         made = over_axes(op, inputs, axes, keeps(keepdims), found_dtype)
         return as_result(made, out, "unsafe")
-    inputs = [without_empty(each, axes) for each in inputs]
+    inputs = [without_empty(operand, axes) for operand in inputs]
     layout = kept_axes(node.ndim, axes, keeps(keepdims))
     return as_result(tree(op, inputs, layout, found_dtype), out, "unsafe")
 

@@ -215,8 +215,8 @@ def _nan_extreme(
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     check_out(ufunc.reduce, node.dtype, out)
     if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN
-        found = ufunc_reduce(ufunc, Array(node), axis, None, None, keepdims, initial, where)
-        made = elementwise.function(_warn_of_nan, (found.expr,), found.dtype)
+        extremes = ufunc_reduce(ufunc, Array(node), axis, None, None, keepdims, initial, where)
+        made = elementwise.function(_warn_of_nan, (extremes.expr,), extremes.dtype)
         return as_result(made, out, "unsafe")
     if node.dtype.kind == "O":
         has_initial = initial is not MISSING and initial is not None
@@ -227,8 +227,8 @@ def _nan_extreme(
     if node.dtype.kind != "f":
         kind = MAX if kind is FMAX else MIN
         return extreme(kind, ufunc, Array(node), axis, out, keepdims, initial, where)
-    found = extreme(kind, ufunc, Array(node), axis, None, keepdims, initial, where)
-    made = elementwise.function(_warn_of_nan, (found.expr,), found.dtype)
+    extremes = extreme(kind, ufunc, Array(node), axis, None, keepdims, initial, where)
+    made = elementwise.function(_warn_of_nan, (extremes.expr,), extremes.dtype)
     return as_result(made, out, "unsafe")
 
 

@@ -111,13 +111,13 @@ def push(array: ArrayLike, n: int | None = None, axis: int = -1) -> Array:
     first = np.broadcast_to(missing, [1 if k == axis else m for k, m in enumerate(x.shape)])
     before = concatenate([first, along(ends, axis, slice(None, -1))], axis=axis)
     carried = rechunk(before.expr, ones)
-    found = Array(PerBlock((own, carried), named("push", _filled, axis), x.dtype, x.chunks))
+    filled = Array(PerBlock((own, carried), named("push", _filled, axis), x.dtype, x.chunks))
     if n is None:
-        return found
+        return filled
     places = arange(x.shape[axis], chunks=(x.chunks[axis],))
     places = places[(slice(None), *[None] * (x.ndim - axis - 1))]
     seen: Any = ufunc_accumulate(np.maximum, where(notnull(x), places, -1), axis)
-    return where(places - seen <= operator.index(n), found, missing)
+    return where(places - seen <= operator.index(n), filled, missing)
 
 
 def _pushed(axis: int, block: Any) -> Any:

@@ -427,13 +427,13 @@ def polyfit(
     def result(which: int, kind: Any, chunks: Any) -> Array:
         return Array(SingleResult((made,), which, np.dtype(kind), chunks))
 
-    found = result(0, dtype, ((order,), *inner))
+    coefficients = result(0, dtype, ((order,), *inner))
     if full:
         rank, singular = result(2, np.int32, ()), result(3, real, ((order,),))
-        return found, result(1, real, ((None,),)), rank, singular, rcond
+        return coefficients, result(1, real, ((None,),)), rank, singular, rcond
     if not cov:
-        return found
-    return found, result(4, spread, ((order,), (order,), *inner))
+        return coefficients
+    return coefficients, result(4, spread, ((order,), (order,), *inner))
 
 
 def _check(deg: int, x: Array, y: Array, w: Array | None) -> None:

@@ -99,11 +99,11 @@ def from_array(
     dtype: Any = x.dtype if isinstance(x, np.ndarray) else declared(x.dtype, None)
     kind = LazyDtype.like(x[(slice(0, 1),) * len(shape)]) if is_other_kind(x) else None
     own = _own_chunks(x)
-    found = normalize_chunks(chunks, shape, _limit(chunks, own, dtype), dtype, own)
+    sizes = normalize_chunks(chunks, shape, _limit(chunks, own, dtype), dtype, own)
     if inline_array:
         changes_nothing("inline_array=True", "an array is kept once, however many tasks read it")
     if isinstance(x, np.ndarray) and not (lock or getitem) and asarray is not False:
-        return Array(Const(x)) if not shape else Array(InMemory(x, found))
+        return Array(Const(x)) if not shape else Array(InMemory(x, sizes))
     if is_other_kind(meta):
         kind = declared(dtype, meta)
     if asarray is None and (meta is not None or kind is not None):
@@ -112,7 +112,7 @@ def from_array(
         asarray = not hasattr(x, "__array_function__") or kinds[type(x)] == FOREIGN
     called = name if isinstance(name, str) else "from_array"
     reader = Reader(asarray, lock_of(lock), getitem or operator.getitem, called)
-    return Array(Stored(x, reader, dtype if asarray else kind or dtype, found))
+    return Array(Stored(x, reader, dtype if asarray else kind or dtype, sizes))
 
 
 def _own_chunks(x: Any) -> Any:
@@ -225,12 +225,12 @@ def from_delayed(
             f"from_delayed() takes a lazy value; got a {type(value).__name__}. For an array in "
             "memory or in a store use from_array."
         )
-    found = declared(dtype, meta)
-    if found is None:
+    result_dtype = declared(dtype, meta)
+    if result_dtype is None:
         raise TypeError("from_delayed() needs the dtype of the value: pass dtype= or meta=")
     call = BoundCall(_same, [task], {}, "from_delayed", name or task_name(task))
     chunks = tuple([(None if n != n else n,) for n in lengths])
-    return Array(BlockCalls((), call, (), found, chunks))
+    return Array(BlockCalls((), call, (), result_dtype, chunks))
 
 
 def _same(value: Any) -> Any:

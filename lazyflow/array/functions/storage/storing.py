@@ -267,19 +267,19 @@ def refuse_overlaps(writers: Sequence[StoreTarget]) -> None:
         if all(map(len, places)):
             low, high = (min(places[0]), max(places[0])) if places else (0, 0)
             by_target.setdefault(writer.same, []).append((int(low), int(high), number, places))
-    for found in by_target.values():
+    for writes in by_target.values():
         before: list[tuple[int, int, int, Any]] = []
-        for each in sorted(found, key=lambda one: one[:3]):
-            before = [one for one in before if one[1] >= each[0]]
-            for one in before:
-                if all(map(_meet, one[3], each[3])):
-                    first, second = sorted([one[2], each[2]])
+        for write in sorted(writes, key=lambda write: write[:3]):
+            before = [earlier for earlier in before if earlier[1] >= write[0]]
+            for earlier in before:
+                if all(map(_meet, earlier[3], write[3])):
+                    first, second = sorted([earlier[2], write[2]])
                     raise ValueError(
                         f"sources {first} and {second} would be written to the same elements of "
                         "one target, and the order of writes is not defined. Give them regions "
                         "that do not overlap, or store one after the other"
                     )
-            before.append(each)
+            before.append(write)
 
 
 def _meet(a: Any, b: Any) -> bool:
@@ -484,12 +484,12 @@ def _tasks(
     readers: dict[Any, list[Expr]] = {}
     for node, writer in zip(nodes, writers, strict=True):
         turns.setdefault(writer.same, _Turns(writer)).add(writer, low.bounds(node))
-    found = []
+    planned = []
     for node, writer in zip(nodes, writers, strict=True):
         mine = turns[writer.same]
         if writer.same not in readers:
             readers[writer.same] = [
-                each for each in nodes if any(map(writer.is_read_by, below([each])))
+                other for other in nodes if any(map(writer.is_read_by, below([other])))
             ]
         first = _read_before(low, nodes, writers, writer, readers[writer.same])
         written = []
@@ -501,15 +501,15 @@ def _tasks(
             task = low.task(write, (low.block(node, index), writer, place, before), node)
             mine.written(touched, task)
             written.append((task, place, touched))
-        found.append((node, writer, mine, written))
+        planned.append((node, writer, mine, written))
     if not back:
-        return [(node, [task for task, _, _ in written]) for node, _, _, written in found]
+        return [(node, [task for task, _, _ in written]) for node, _, _, written in planned]
     return [
         (node, [
             low.task(read, (mine.last(touched) or [task], writer, place), node)
             for task, place, touched in written
         ])
-        for node, writer, mine, written in found
+        for node, writer, mine, written in planned
     ]
 
 

@@ -94,18 +94,18 @@ def source_layouts(
         arrays.append(value)
     into = {at: outs[at] for at in some.outputs if _is_writable(plan, at, outs.get(at))}
     out_strides = [out.strides for out in into.values()]
-    row, found = _rows(plan.shape, [*[view.strides for view in views.values()], *out_strides])
-    while found is None:
+    row, pairs = _rows(plan.shape, [*[view.strides for view in views.values()], *out_strides])
+    while pairs is None:
         at = next(iter(views))
         arrays[at], layouts[at] = np.array(made(views.pop(at)), order="C"), FLAT
-        row, found = _rows(plan.shape, [*[view.strides for view in views.values()], *out_strides])
+        row, pairs = _rows(plan.shape, [*[view.strides for view in views.values()], *out_strides])
     strides = []
-    for at, (across, along) in zip(views, found, strict=False):
+    for at, (across, along) in zip(views, pairs, strict=False):
         if layouts[at] == ANY:
             size = arrays[at].itemsize
             layouts[at] = UNIT if along == size else SAME if along == 0 else ANY
         strides += [across, along]
-    steps = dict(zip(into, found[len(views) :], strict=True))
+    steps = dict(zip(into, pairs[len(views) :], strict=True))
     for at in some.outputs:
         value, reduction, _ = plan.lowered.outputs[at]
         if reduction is None:
@@ -185,7 +185,7 @@ class PassCall:
         self.first = (*compiler.flag_functions(), *loops)
         self.room = scratch * PIECE * 8
         reductions = [plan.lowered.outputs[at].reduction for at in some.outputs]
-        kinds = [None if each is None else each.kind for each in reductions]
+        kinds = [None if reduction is None else reduction.kind for reduction in reductions]
         self.draws = any(type(x) is DrawnBlock for x in sources.arrays)
         self._place_results(plan, some, kinds)
         self._place_states(plan, some, kinds)

@@ -112,14 +112,14 @@ def flush(b: Body, at: int, cols: str, into: str, part: str) -> None:
 def merge_rows(text: Text, at: int, kind: Kind, dtype: DType) -> None:
     """Write the merging of the results of rows' blocks, when all are done: as one block, or a tree.
     """
-    one = text.body
-    blocks = one.let(f"udiv i64 {one.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
+    body = text.body
+    blocks = body.let(f"udiv i64 {body.let(f'add i64 %inner, {PIECE - 1}')}, {PIECE}")
 
     def as_block(b: Body, number: str) -> None:
         first = text.element(b, f"%output{at}", b.let(f"mul i64 {number}, {blocks}"), dtype)
         name, given = f"merge.{kind.__name__}", f"ptr {first}, i64 {blocks}"
-        found = total_of_row(b, kind, name, dtype, given)
-        text.store(b, found, text.element(b, f"%merged{at}", number, dtype), dtype)
+        total = total_of_row(b, kind, name, dtype, given)
+        text.store(b, total, text.element(b, f"%merged{at}", number, dtype), dtype)
 
     def in_tree(b: Body, number: str) -> None:
         first = b.let(f"mul i64 {number}, {blocks}")

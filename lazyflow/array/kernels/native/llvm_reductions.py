@@ -221,9 +221,9 @@ class _Reducer(Text):
             b.do(f"br i1 {few}, label %rest, label %{'halves' if in_order else 'lanes'}")
             if in_order:
                 self._halves()
-            found, whole = self._lanes()
+            total, whole = self._lanes()
             first.append(f"[ {whole}, %lanes.over ]")
-            value.append(f"[ {found}, %lanes.over ]")
+            value.append(f"[ {total}, %lanes.over ]")
         self.label("rest")
         b.do(f"%first = phi i64 {', '.join(first)}")
         b.do(f"%found = phi {scalar} {', '.join(value)}")
@@ -293,54 +293,54 @@ class _Reducer(Text):
         time. Two leaves at once take longer: processors fetch ahead from one place best. So does
         asking for lines ahead: a quarter more on Zen 4, where the processor does it by itself.
         """
-        b, one = self.at(self.width), self.body
+        b, body = self.at(self.width), self.body
         self.label("leaves")
-        one.do(f"%sums = alloca [{LEAVES} x {register(self.dtype)}]")
+        body.do(f"%sums = alloca [{LEAVES} x {register(self.dtype)}]")
 
         def leaf(_: Body, number: str) -> None:
-            begin = one.let(f"mul i64 {number}, {LEAF}")
+            begin = body.let(f"mul i64 {number}, {LEAF}")
             value = self._here(b, begin)
             for away in range(self.width, LEAF, self.width):
-                place = one.let(f"add i64 {begin}, {away}")
+                place = body.let(f"add i64 {begin}, {away}")
                 value = self._next(b, place, value)
-            found = self._across(value)
-            self.store(one, found, self.element(one, "%sums", number, self.dtype), self.dtype)
+            total = self._across(value)
+            self.store(body, total, self.element(body, "%sums", number, self.dtype), self.dtype)
 
         self.each("each.leaf", str(LEAVES), leaf)
         sums = [
-            self.load(one, self.element(one, "%sums", str(n), self.dtype), self.dtype)
+            self.load(body, self.element(body, "%sums", str(n), self.dtype), self.dtype)
             for n in range(LEAVES)
         ]
         while len(sums) > 1:
             pairs = zip(sums[::2], sums[1::2], strict=True)
-            sums = [merged(one, self.kind, self.dtype, *pair) for pair in pairs]
-        one.do(f"ret {register(self.dtype)} {sums[0]}")
+            sums = [merged(body, self.kind, self.dtype, *pair) for pair in pairs]
+        body.do(f"ret {register(self.dtype)} {sums[0]}")
 
     def _lanes(self) -> tuple[str, str]:
         """Write the reduction by lanes; return its result, and the number of its elements."""
-        b, one = self.at(self.width), self.body
+        b, body = self.at(self.width), self.body
         self.label("lanes")
         first = self._here(b, "0")
-        whole = one.let(f"and i64 %n, {-self.width}")
-        further = one.let(f"sdiv i64 {whole}, {self.width}")
-        further = one.let(f"sub i64 {further}, 1")
-        more = one.let(f"icmp sgt i64 {further}, 0")
-        one.do(f"br i1 {more}, label %lanes.loop, label %lanes.over")
+        whole = body.let(f"and i64 %n, {-self.width}")
+        further = body.let(f"sdiv i64 {whole}, {self.width}")
+        further = body.let(f"sub i64 {further}, 1")
+        more = body.let(f"icmp sgt i64 {further}, 0")
+        body.do(f"br i1 {more}, label %lanes.loop, label %lanes.over")
         self.label("lanes.loop")
 
         def step(index: str, value: str) -> str:
-            number = one.let(f"add i64 {index}, 1")
-            place = one.let(f"mul i64 {number}, {self.width}")
+            number = body.let(f"add i64 {index}, 1")
+            place = body.let(f"mul i64 {number}, {self.width}")
             return self._next(b, place, value)
 
-        found = self.fold(b, further, first, self.dtype, step)
+        total = self.fold(b, further, first, self.dtype, step)
         last = self.current
-        one.do("br label %lanes.over")
+        body.do("br label %lanes.over")
         self.label("lanes.over")
-        value = b.let(f"phi {b.type(self.dtype)} [ {first}, %lanes ], [ {found}, %{last} ]")
-        found = self._across(value)
-        one.do("br label %rest")
-        return found, whole
+        value = b.let(f"phi {b.type(self.dtype)} [ {first}, %lanes ], [ {total}, %{last} ]")
+        total = self._across(value)
+        body.do("br label %rest")
+        return total, whole
 
     def _across(self, value: str) -> str:
         """Return the lanes of a vector as one: neighbours first."""
@@ -448,27 +448,27 @@ def choose(
 
     Without a jump for each: every value is written, and the next one over it if it is not chosen.
     """
-    one, name, bits = text.body, f"chosen{b.name()[1:]}", f"i{b.width}"
+    body, name, bits = text.body, f"chosen{b.name()[1:]}", f"i{b.width}"
     if b.width > 1:
-        mask = one.let(f"bitcast {b.wide('i1')} {mask} to {bits}")
-        some = one.let(f"icmp ne {bits} {mask}, 0")
-        one.do(f"br i1 {some}, label %{name}, label %{name}.over")
+        mask = body.let(f"bitcast {b.wide('i1')} {mask} to {bits}")
+        some = body.let(f"icmp ne {bits} {mask}, 0")
+        body.do(f"br i1 {some}, label %{name}, label %{name}.over")
         text.label(name)
-    count = one.let(f"load i64, ptr %many{at}")
+    count = body.let(f"load i64, ptr %many{at}")
     for lane in range(b.width):
         own, chosen = value, mask
         if b.width > 1:
             own = b.let(f"extractelement {b.type(dtype)} {value}, i64 {lane}")
-            chosen = one.let(f"trunc {bits} {one.let(f'lshr {bits} {mask}, {lane}')} to i1")
+            chosen = body.let(f"trunc {bits} {body.let(f'lshr {bits} {mask}, {lane}')} to i1")
         if b.apart and lane:  # in the rest of a run the last element is there again and again
-            pair = [one.let(f"extractelement {b.wide('i64')} {index}, i64 {n}")
+            pair = [body.let(f"extractelement {b.wide('i64')} {index}, i64 {n}")
                     for n in (lane - 1, lane)]
-            chosen = one.let(f"and i1 {chosen}, {one.let(f'icmp ne i64 {pair[0]}, {pair[1]}')}")
-        text.store(one, own, text.element(one, f"%output{at}", count, dtype), dtype)
-        count = one.let(f"add i64 {count}, {one.let(f'zext i1 {chosen} to i64')}")
-    one.do(f"store i64 {count}, ptr %many{at}")
+            chosen = body.let(f"and i1 {chosen}, {body.let(f'icmp ne i64 {pair[0]}, {pair[1]}')}")
+        text.store(body, own, text.element(body, f"%output{at}", count, dtype), dtype)
+        count = body.let(f"add i64 {count}, {body.let(f'zext i1 {chosen} to i64')}")
+    body.do(f"store i64 {count}, ptr %many{at}")
     if b.width > 1:
-        one.do(f"br label %{name}.over")
+        body.do(f"br label %{name}.over")
         text.label(f"{name}.over")
 
 

@@ -83,11 +83,11 @@ class Assigned(Expr):
         at: list[int] = []
         local: Any = None
         if self.targets is not None:
-            found = self.targets.find(index)
-            if found is None:
+            spot = self.targets.find(index)
+            if spot is None:
                 return low.block(node, index)
-            at.append(found[0])
-            local = found[1]
+            at.append(spot[0])
+            local = spot[1]
         region = []
         whole = local is None
         for axis, pieces in enumerate(cuts):

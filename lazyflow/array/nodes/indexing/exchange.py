@@ -157,8 +157,8 @@ class Exchange:
         kind = np.min_scalar_type(sources)  # what is small is sorted by counting
         source = np.empty(self.ends[-1], kind)
         for a, b in pairwise(self.ends):  # block by block: the arrays are as large as the data
-            each = [at[a:b] for at in self.arrays]
-            source[a:b] = found_in_chunks(self.sizes, each)[0]
+            indices = [at[a:b] for at in self.arrays]
+            source[a:b] = found_in_chunks(self.sizes, indices)[0]
         self.needed = [np.unique(source[a:b]) for a, b in pairwise(self.ends)]
         needed = [len(each) for each in self.needed]
         edges = sum(needed)

@@ -45,9 +45,9 @@ def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
         Too many entries, or one that is not an index.
     """
     keys = key if isinstance(key, tuple) else (key,)
-    found: list[Any] = []
-    used = sum([_width(each) for each in keys if each is not None and each is not Ellipsis])
-    ellipses = sum([each is Ellipsis for each in keys])
+    entries: list[Any] = []
+    used = sum([_width(entry) for entry in keys if entry is not None and entry is not Ellipsis])
+    ellipses = sum([entry is Ellipsis for entry in keys])
     if ellipses > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
     if used > len(shape):
@@ -55,16 +55,16 @@ def parse(key: Any, shape: tuple[int | None, ...]) -> list[Any]:
             f"too many indices for array: array is {len(shape)}-dimensional, but {used} were "
             "indexed"
         )
-    for at, each in enumerate(keys):
-        if each is Ellipsis:
-            found.extend([slice(None)] * (len(shape) - used))
-            if used == len(shape) and _has_arrays(found) and _has_arrays(keys[at:]):
-                found.append(each)  # stands for no axis, and between index arrays all the same
+    for at, entry in enumerate(keys):
+        if entry is Ellipsis:
+            entries.extend([slice(None)] * (len(shape) - used))
+            if used == len(shape) and _has_arrays(entries) and _has_arrays(keys[at:]):
+                entries.append(entry)  # stands for no axis, and between index arrays all the same
         else:
-            found.append(_entry(each))
+            entries.append(_entry(entry))
     if not ellipses:
-        found.extend([slice(None)] * (len(shape) - used))
-    return found
+        entries.extend([slice(None)] * (len(shape) - used))
+    return entries
 
 
 def _width(each: Any) -> int:
@@ -75,30 +75,30 @@ def _width(each: Any) -> int:
     return int(getattr(each, "ndim", 0)) if is_mask else 1
 
 
-def _entry(each: Any) -> Any:
-    if each is None or isinstance(each, slice):
-        return each
-    if isinstance(each, bool | np.bool_):
-        return np.asarray(each)
-    if isinstance(each, list | tuple):
-        each = np.asarray(each)
-        if each.size == 0:
-            each = each.astype(np.intp)
-    if hasattr(each, "dtype") and hasattr(each, "ndim"):
-        if each.dtype.kind not in "iub":
+def _entry(entry: Any) -> Any:
+    if entry is None or isinstance(entry, slice):
+        return entry
+    if isinstance(entry, bool | np.bool_):
+        return np.asarray(entry)
+    if isinstance(entry, list | tuple):
+        entry = np.asarray(entry)
+        if entry.size == 0:
+            entry = entry.astype(np.intp)
+    if hasattr(entry, "dtype") and hasattr(entry, "ndim"):
+        if entry.dtype.kind not in "iub":
             raise IndexError(
                 "arrays used as indices must be of integer (or boolean) type; got "
-                f"{each.dtype}"
+                f"{entry.dtype}"
             )
-        if isinstance(each, np.generic | np.ndarray) and each.ndim == 0 and each.dtype != bool:
-            return int(each)
-        return each
+        if isinstance(entry, np.generic | np.ndarray) and entry.ndim == 0 and entry.dtype != bool:
+            return int(entry)
+        return entry
     try:
-        return operator.index(each)
+        return operator.index(entry)
     except TypeError:
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and integer or boolean arrays are "
-            f"valid indices; got {each!r:.100}"
+            f"valid indices; got {entry!r:.100}"
         ) from None
 
 

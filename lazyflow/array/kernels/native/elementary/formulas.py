@@ -277,7 +277,7 @@ def arctan2(y: Lanes, x: Lanes) -> Lanes:
     bound, apart = 2.0 ** (p.bias // 6), (p.fraction + 3) << p.fraction
     near = (top.bits() - bottom.bits()).below(apart)  # else the smaller side does not count
     usual = top.between(1 / bound, bound) & (near | bottom.bits().equals(0))
-    found = _within_half_turn(_angle(usual.pick(a, 0.0), usual.pick(b, 1.0)), negative)
+    result = _within_half_turn(_angle(usual.pick(a, 0.0), usual.pick(b, 1.0)), negative)
 
     def rare() -> list[Lanes]:
         finite, infinite = top.size_below(INFINITY), top.bits().equals(p.inf)
@@ -291,9 +291,9 @@ def arctan2(y: Lanes, x: Lanes) -> Lanes:
         angle = _within_half_turn(_angle(opposite, adjacent), negative)
         slight = finite & less & ~negative & shorter.bits().equals(0)
         ratio = slight.pick(a, 0.0) / slight.pick(b, 1.0)
-        return [usual.pick(found, slight.pick(ratio, (finite | infinite).pick(angle, top)))]
+        return [usual.pick(result, slight.pick(ratio, (finite | infinite).pick(angle, top)))]
 
-    return x.f.where_any(~usual, rare, [found])[0].signed_as(y)
+    return x.f.where_any(~usual, rare, [result])[0].signed_as(y)
 
 
 # -- divisions with whole quotients: NumPy's bits, by one division where the quotient is not large

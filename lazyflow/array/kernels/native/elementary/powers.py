@@ -355,7 +355,7 @@ def logaddexp(x: Lanes, y: Lanes) -> Lanes:
     one, lost = quick_sum(1.0, high)
     high, low = _of_sum(one, lost + low)
     total, rest = two_sum(most, high)
-    found = total + (rest + low)
+    result = total + (rest + low)
 
     def rare() -> list[Lanes]:
         same = x.bits().equals(y.bits())
@@ -366,9 +366,9 @@ def logaddexp(x: Lanes, y: Lanes) -> Lanes:
         other = far.pick(most, most + x.f.formula("exp", far.pick(0.0, distance)))
         nan = ~(x.abs().bits().below(p.inf + 1) & y.abs().bits().below(p.inf + 1))
         infinity = nan.pick(INFINITY, 0.0).fenced()  # NumPy reports NaN, too
-        return [usual.pick(found, nan.pick(infinity - infinity, same.pick(x, other)))]
+        return [usual.pick(result, nan.pick(infinity - infinity, same.pick(x, other)))]
 
-    return x.f.where_any(~usual, rare, [found])[0]
+    return x.f.where_any(~usual, rare, [result])[0]
 
 
 #: (2 * atanh(s) / s - 2 - 2 * z / 3 - 2 * z**2 / 5) / z**3 of z = s**2, s <= 0.172, within 2**-77,

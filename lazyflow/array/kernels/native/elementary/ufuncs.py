@@ -157,7 +157,7 @@ def _text(op: np.ufunc, loop: Loop) -> str:
         return b.let(f"getelementptr i8, ptr {start}, i64 {b.let(f'mul i64 {index}, %stride{at}')}")
 
     def write(b: Body, places: Sequence[str | list[str]]) -> None:
-        given = [text.load(b, *each) for each in zip(places[:-1], loop, strict=False)]
+        given = [text.load(b, *pair) for pair in zip(places[:-1], loop, strict=False)]
         text.store(b, elementary(b, op.__name__, loop[0], given), places[-1], loop[-1])
         b.do("br label %written")
 
