@@ -19,7 +19,7 @@ from lazyflow.api.collection import Collection
 from lazyflow.array.aliases import Aliased, field_seen, item_seen, transposed_seen
 from lazyflow.array.as_objects import AsObjects, asked_by_sklearn
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.dispatch import functions, method, of_numpy
+from lazyflow.array.dispatch import FunctionMethods, functions, method, of_numpy
 from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, resolve_lengths
 from lazyflow.array.foreign import of_dask, plain, refuse_lazy
 from lazyflow.array.names import missing
@@ -33,7 +33,7 @@ from lazyflow.graph.task import Task
 from lazyflow.services import service
 
 
-class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
+class Array(Collection, AsObjects, Aliased, FunctionMethods, NDArrayOperatorsMixin):
     """A chunked, lazy array, made by `from_array`, `ones`, ... and by operations on arrays.
 
     Attributes
@@ -347,55 +347,23 @@ class Array(Collection, AsObjects, Aliased, NDArrayOperatorsMixin):
         data = graph_pickle.packed_together(self.__lazyflow_tasks__())
         return _from_tasks, (data, dtype, self.chunks, self._expr.memory_order, kind)
 
-    # -- methods that are functions too -----------------------------------------------------------
+    # -- methods that are functions too, beside `FunctionMethods` ---------------------------------
 
-    all = method("all")
-    any = method("any")
-    argmax = method("argmax")
-    argmin = method("argmin")
     argsort = method("argsort")
     argtopk = method("argtopk")
-    astype = method("astype")
     choose = method("choose")
     compress = method("compress_method", "Return ``la.compress(condition, self, ...)``.")
-    clip = method("clip")
-    conj = conjugate = method("conj_of", "Return ``la.conj(self, ...)``; real numbers as they are.")
-    copy = method("copy")
-    cumprod = method("cumprod")
-    cumsum = method("cumsum")
-    diagonal = method("diagonal")
-    dot = method("dot")
-    map_blocks = method("map_blocks_of", "Return ``la.map_blocks(func, self, ...)``.")
     map_overlap = method("map_overlap_of", "Return ``la.map_overlap(func, self, ...)``.")
-    max = method("max")
-    mean = method("mean")
-    min = method("min")
     moment = method("moment")
-    nonzero = method("nonzero")
-    prod = method("prod")
-    ravel = method("ravel")
-    rechunk = method("rechunk")
-    repeat = method("repeat")
-    reshape = method(
-        "reshape_method",
-        "Return ``la.reshape(self, ...)``, with the lengths as one argument or several.",
-    )
-    round = method("round")
     searchsorted = method("searchsorted")
     shuffle = method("shuffle")
-    squeeze = method("squeeze")
-    std = method("std")
     store = method("store")
-    sum = method("sum")
-    swapaxes = method("swapaxes")
-    take = method("take")
     to_delayed = method("to_delayed")
     to_hdf5 = method("to_hdf5_method", "Return ``la.to_hdf5(filename, datapath, self, ...)``.")
     to_zarr = method("to_zarr")
     todense = method("todense")
     topk = method("topk")
     trace = method("trace")
-    var = method("var")
     view = method("view_as", "Return the bytes of the elements seen as another type.")
     __setitem__ = method("set_item")
     __matmul__ = method("matmul")

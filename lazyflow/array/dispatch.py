@@ -130,3 +130,42 @@ def method(name: str, doc: str = "") -> Any:
     call.__name__ = call.__qualname__ = name
     call.__doc__ = doc or f"Return ``la.{name}(self, ...)``."
     return call
+
+
+class FunctionMethods:
+    """Methods of chunked arrays, with a mask or without, that are functions too."""
+
+    __slots__ = ()
+
+    all = method("all")
+    any = method("any")
+    argmax = method("argmax")
+    argmin = method("argmin")
+    astype = method("astype")
+    clip = method("clip")
+    conj = conjugate = method("conj_of", "Return ``la.conj(self, ...)``; real numbers as they are.")
+    copy = method("copy")
+    cumprod = method("cumprod")
+    cumsum = method("cumsum")
+    diagonal = method("diagonal")
+    dot = method("dot")
+    map_blocks = method("map_blocks_of", "Return ``la.map_blocks(func, self, ...)``.")
+    max = method("max")
+    mean = method("mean")
+    min = method("min")
+    nonzero = method("nonzero")
+    prod = method("prod")
+    ravel = method("ravel")
+    rechunk = method("rechunk")
+    repeat = method("repeat")
+    reshape = method(
+        "reshape_method",
+        "Return ``la.reshape(self, ...)``, with the lengths as one argument or several.",
+    )
+    round = method("round")
+    squeeze = method("squeeze")
+    std = method("std")
+    sum = method("sum")
+    swapaxes = method("swapaxes")
+    take = method("take")
+    var = method("var")

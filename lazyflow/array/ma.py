@@ -36,7 +36,7 @@ from lazyflow.api import evaluate
 from lazyflow.api.collection import Collection
 from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import functions, method, of_numpy
+from lazyflow.array.dispatch import FunctionMethods, functions, method, of_numpy
 from lazyflow.array.foreign import refuse_mask
 from lazyflow.array.functions.arguments import NUMBERS, as_array
 from lazyflow.array.functions.reductions.means import spread_weights
@@ -49,7 +49,7 @@ masked = np.ma.masked
 _CORE: Any = np.ma.core  # where ufuncs are defined, by ufunc
 
 
-class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
+class MaskedArray(Collection, AsObjects, FunctionMethods, NDArrayOperatorsMixin):
     """A chunked array whose elements may be masked, made by `masked_array` and similar functions.
 
     Attributes
@@ -246,37 +246,8 @@ class MaskedArray(Collection, AsObjects, NDArrayOperatorsMixin):
             "x.mask are arrays without masks"
         )
 
-    all = method("all")
-    any = method("any")
-    argmax = method("argmax")
-    argmin = method("argmin")
-    astype = method("astype")
-    clip = method("clip")
-    conj = conjugate = method("conj_of", "Return ``la.conj(self)``.")
-    copy = method("copy")
-    cumprod = method("cumprod")
-    cumsum = method("cumsum")
-    diagonal = method("diagonal")
-    dot = method("dot")
     flatten = method("ravel")
-    map_blocks = method("map_blocks_of", "Return ``la.map_blocks(func, self, ...)``.")
-    max = method("max")
-    mean = method("mean")
-    min = method("min")
-    nonzero = method("nonzero")
-    prod = method("prod")
-    ravel = method("ravel")
-    rechunk = method("rechunk")
-    repeat = method("repeat")
-    reshape = method("reshape_method", "Return ``la.reshape(self, ...)``.")
-    round = method("round")
-    squeeze = method("squeeze")
-    std = method("std")
-    sum = method("sum")
-    swapaxes = method("swapaxes")
-    take = method("take")
     transpose = method("transpose")
-    var = method("var")
 
 
 @dataclass(frozen=True)

@@ -99,8 +99,9 @@ def _of_memory(low: Lowering, wanted: Sequence[Task], keep: bool) -> str:
     sizes, limit = BlockSizes(low), config.memory_limit()
     peak, results = projected_peak(sizes, wanted, workers)
     least = "" if sizes.is_whole else "at least "
+    on = f"{workers} workers" if workers > 1 else "1 worker"
     line = (
-        f"peak: {least}about {format_bytes(peak)} in memory at once on {_counted(workers)}, "
+        f"peak: {least}about {format_bytes(peak)} in memory at once on {on}, "
         f"{format_bytes(results)} of it results"
     )
     if limit is None or peak <= limit:
@@ -112,10 +113,6 @@ def _of_memory(low: Lowering, wanted: Sequence[Task], keep: bool) -> str:
         return f"{line}a task alone needs {format_bytes(most)}, so that it will be refused"
     but = "" if keep or results < limit else ", but not the results, which compute() returns"
     return f"{line}the rest is written to files{but}"
-
-
-def _counted(workers: int) -> str:
-    return f"{workers} workers" if workers > 1 else "1 worker"
 
 
 def _lines(node: Expr, count: int) -> list[str]:

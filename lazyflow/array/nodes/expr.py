@@ -220,7 +220,7 @@ class Expr:
         names = code.co_varnames[1:code.co_argcount]
         kept = {"dtype": "dtype_or_lazy"}
         fields = [kept.get(name, name) for name in names if name != "inputs"]
-        get: Any = attrgetter(*fields) if fields else _nothing
+        get: Any = attrgetter(*fields) if fields else lambda node: ()
         cls._values = staticmethod(get if len(fields) != 1 else lambda node: (get(node),))
 
     def __init__(
@@ -327,10 +327,6 @@ class Source(Expr):
 
     def __init__(self, dtype: np.dtype[Any] | LazyDtype, chunks: Chunks) -> None:
         super().__init__((), dtype, chunks)
-
-
-def _nothing(node: Expr) -> tuple[Any, ...]:
-    return ()
 
 
 def _of_one_origin(chunks: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -214,20 +214,19 @@ def _nan_extreme(
     node, mask = node_and_mask(a, where)
     node = elementwise.cast(node, node.dtype.newbyteorder("="))
     check_out(ufunc.reduce, node.dtype, out)
-    if node.dtype.kind in "cmM":  # parts of complex numbers are compared, and NaT are NaN
-        extremes = ufunc_reduce(ufunc, Array(node), axis, None, None, keepdims, initial, where)
-        made = elementwise.function(_warn_of_nan, (extremes.expr,), extremes.dtype)
-        return as_result(made, out, "unsafe")
     if node.dtype.kind == "O":
         has_initial = initial is not MISSING and initial is not None
         check_elements(ufunc, has_initial, mask, count_over(node, axes_of(axis, node.ndim)))
         func = np.nanmax if kind is FMAX else np.nanmin
         options = {"initial": initial} if has_initial else {}
         return of_objects(func, a, axis, out, keepdims, where, **options)
-    if node.dtype.kind != "f":
+    if node.dtype.kind not in "fcmM":
         kind = MAX if kind is FMAX else MIN
         return extreme(kind, ufunc, Array(node), axis, out, keepdims, initial, where)
-    extremes = extreme(kind, ufunc, Array(node), axis, None, keepdims, initial, where)
+    if node.dtype.kind == "f":
+        extremes = extreme(kind, ufunc, Array(node), axis, None, keepdims, initial, where)
+    else:  # parts of complex numbers are compared, and NaT are NaN
+        extremes = ufunc_reduce(ufunc, Array(node), axis, None, None, keepdims, initial, where)
     made = elementwise.function(_warn_of_nan, (extremes.expr,), extremes.dtype)
     return as_result(made, out, "unsafe")
 

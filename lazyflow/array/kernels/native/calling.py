@@ -224,7 +224,7 @@ class PassCall:
         self.rings: list[int] = []
         self.merged: dict[int, Maker] = {}
         for n, (at, kind) in enumerate(zip(some.outputs, kinds, strict=True)):
-            dtype, form = _dtype(plan, at), some.form
+            dtype, form = plan.lowered.dtypes[plan.lowered.outputs[at].value], some.form
             if form is None or kind is None or kind.on_the_way:
                 self.written.append(partial(np.empty, _shape(plan, some, at), dtype))
                 continue
@@ -316,11 +316,6 @@ def _shrunk(array: np.ndarray, count: int) -> np.ndarray:
         return array[:count].copy()
     array.resize(count, refcheck=False)
     return array
-
-
-def _dtype(plan: BlockPlan, at: int) -> np.dtype[Any]:
-    """Return the dtype of an output's value."""
-    return plan.lowered.dtypes[plan.lowered.outputs[at].value]
 
 
 def _final(plan: BlockPlan, at: int) -> tuple[int, ...] | None:
