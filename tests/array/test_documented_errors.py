@@ -285,8 +285,14 @@ CASES = {
     ("min", "ValueError"): [lambda: la.min(v[:0])],
     ("moment", "ValueError"): [lambda: la.moment(v, -1)],
     ("moveaxis", "ValueError"): [lambda: la.moveaxis(m, [0, 1], [0])],
-    ("nanargmax", "ValueError"): [lambda: la.nanargmax(np.nan * v).compute()],
-    ("nanargmin", "ValueError"): [lambda: la.nanargmin(np.nan * v).compute()],
+    ("nanargmax", "TypeError"): [lambda: la.nanargmax(np.zeros(2, "i4,i4"))],
+    ("nanargmax", "ValueError"): [
+        lambda: la.nanargmax(v[:0]), lambda: la.nanargmax(np.nan * v).compute(),
+    ],
+    ("nanargmin", "TypeError"): [lambda: la.nanargmin(np.zeros(2, "i4,i4"))],
+    ("nanargmin", "ValueError"): [
+        lambda: la.nanargmin(v[:0]), lambda: la.nanargmin(np.nan * v).compute(),
+    ],
     ("nanmean", "TypeError"): [lambda: la.nanmean(v, dtype=int)],
     ("nanpercentile", "TypeError"): [lambda: la.nanpercentile(v, la.asarray(0.5))],
     ("nanpercentile", "ValueError"): [
@@ -314,6 +320,7 @@ CASES = {
         lambda: la.pad(v, -1), lambda: la.pad(v[:0], 1, "edge"),
     ],
     ("partition", "ValueError"): [lambda: la.partition(v, 6)],
+    ("percentile", "IndexError"): [lambda: la.percentile(v[:0] > 1, 0.5)],
     ("percentile", "TypeError"): [lambda: la.percentile(v, la.asarray(0.5))],
     ("percentile", "ValueError"): [
         lambda: la.percentile(v, 101), lambda: la.percentile(v, 0.5, method="x"),
@@ -330,6 +337,7 @@ CASES = {
     ],
     ("polyint", "ValueError"): [lambda: la.polyint(v, -1), lambda: la.polyint(v, 3, [1, 2])],
     ("polyval", "TypeError"): [lambda: la.polyval(v, np.poly1d([1]))],
+    ("quantile", "IndexError"): [lambda: la.quantile(v[:0] > 1, 0.5)],
     ("quantile", "TypeError"): [lambda: la.quantile(v, la.asarray(0.5))],
     ("quantile", "ValueError"): [
         lambda: la.quantile(v, 1.1), lambda: la.quantile(v, 0.5, method="x"),
@@ -423,6 +431,7 @@ CASES = {
     ("to_hdf5", "ImportError"): [lambda: without("h5py", lambda: la.to_hdf5('a.h5', 'x', v))],
     ("to_hdf5", "TypeError"): [lambda: [la.to_hdf5("b.h5", "x", y) for y in (v, m)]],
     ("to_hdf5", "ValueError"): [lambda: la.to_hdf5("a.h5")],
+    ("to_zarr", "ImportError"): [lambda: without("zarr", lambda: la.to_zarr(v, "a"))],
     ("to_zarr", "ValueError"): [lambda: la.to_zarr(v, "a.zarr", region=(slice(0, 2),))],
     ("topk", "ValueError"): [lambda: la.topk(v, 0)],
     ("trace", "ValueError"): [lambda: la.trace(v), lambda: la.trace(m, 0, 1, 1)],

@@ -191,8 +191,10 @@ def nanargmin(
 
     Raises
     ------
+    TypeError
+        The elements have no order, such as records.
     ValueError
-        When computed: all elements of a row are NaN.
+        There are no elements along the axis, or when computed: all elements of a row are NaN.
 
     Examples
     --------
@@ -211,8 +213,10 @@ def nanargmax(
 
     Raises
     ------
+    TypeError
+        The elements have no order, such as records.
     ValueError
-        When computed: all elements of a row are NaN.
+        There are no elements along the axis, or when computed: all elements of a row are NaN.
 
     Examples
     --------

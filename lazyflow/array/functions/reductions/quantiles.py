@@ -203,6 +203,8 @@ def quantile(
 
     Raises
     ------
+    IndexError
+        The array is boolean, and has no elements along the axis.
     TypeError
         `q` is lazy.
     ValueError
@@ -257,6 +259,8 @@ def percentile(
 
     Raises
     ------
+    IndexError
+        The array is boolean, and has no elements along the axis.
     TypeError
         `q` is lazy.
     ValueError

@@ -288,6 +288,8 @@ def to_zarr(
 
     Raises
     ------
+    ImportError
+        zarr is not installed.
     ValueError
         `region` is given with a path, shapes differ, or ``overwrite=True`` would erase data that
         `arr` is read from.
