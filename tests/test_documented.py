@@ -22,7 +22,7 @@ from lazyflow.schedulers.core.base import Observer
 #: Names of types, which have no docstring of their own.
 ALIASES = type(Literal[0]), type(Callable[[], None])
 
-#: Modules whose public names have a section "Raises". Add "lazyflow.array" when its names have it.
+#: Modules whose public names have a section "Raises". For arrays see test_documented_errors.py.
 SAY_WHAT_THEY_RAISE = [
     "lazyflow", "lazyflow.config", "lazyflow.diagnostics", "lazyflow.learn", "lazyflow.tune",
     "lazyflow.weights",
