@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.api.progress_events import WatchedWork
+from lazyflow.clock import Clock
 from lazyflow.graph.task import task_name
 from lazyflow.interrupts import Event
 from lazyflow.schedulers.actors.calls import WatchedCall
@@ -140,6 +141,8 @@ class ProgressBar(Observer):
         Seconds between two drawings.
     file
         The file to write to; standard error by default.
+    now
+        The clock that `minimum` and `interval` are measured by.
 
     Examples
     --------
@@ -159,6 +162,7 @@ class ProgressBar(Observer):
         minimum: float = 0.0,
         interval: float = 0.1,
         file: TextIO | None = None,
+        now: Clock = monotonic,
     ) -> None:
         if not isinstance(description, str):
             raise TypeError(
@@ -178,6 +182,7 @@ class ProgressBar(Observer):
         self._minimum = minimum
         self._interval = interval
         self._file = file
+        self._now = now
         self._lock = threading.Lock()
         self._token: Token[tuple[Any, ...]] | None = None
         self._closed: _Drawing | None = None  # the last one
@@ -193,7 +198,7 @@ class ProgressBar(Observer):
         self._failed: list[int] = []  # appending is atomic
         self._running: dict[tuple[int, int], AnyRun] = {}  # by id of the run and task
         self._calls: dict[int, WatchedCall] = {}  # of actors, that are not over; by id
-        self._next_drawing = monotonic() + self._minimum if self._is_shown else inf
+        self._next_drawing = self._now() + self._minimum if self._is_shown else inf
 
     def __enter__(self) -> ProgressBar:
         if self._token is not None:
@@ -260,7 +265,7 @@ class ProgressBar(Observer):
 
     def _one_done(self) -> None:
         self._latest = next(self._done)
-        if monotonic() >= self._next_drawing and self._lock.acquire(blocking=False):
+        if self._now() >= self._next_drawing and self._lock.acquire(blocking=False):
             try:
                 self._draw()
             finally:
@@ -307,14 +312,14 @@ class ProgressBar(Observer):
 
     def work_went_on(self, work: WatchedWork) -> None:
         with self._lock:
-            if self._work is work and monotonic() >= self._next_drawing:
+            if self._work is work and self._now() >= self._next_drawing:
                 self._draw()
 
     def work_ended(self, work: WatchedWork) -> None:
         self.run_ended(work)
 
     def _draw(self) -> None:
-        self._next_drawing = monotonic() + self._interval
+        self._next_drawing = self._now() + self._interval
         work = self._work
         if self._drawing is None:
             description, unit = (self._description, "task") if work is None else (
@@ -356,7 +361,7 @@ class ProgressBar(Observer):
     def _finish(self) -> None:
         with self._lock:
             if self._drawing or (
-                (self._total or self._work) and monotonic() >= self._next_drawing
+                (self._total or self._work) and self._now() >= self._next_drawing
             ):
                 self._latest = max(self._latest, next(self._done) - 1)
                 self._draw()

@@ -23,6 +23,7 @@ from types import MethodType
 from typing import Any
 from weakref import ref
 
+from lazyflow.clock import Clock
 from lazyflow.graph.options import Options
 from lazyflow.schedulers.actors.ports import ActorLink
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
@@ -93,7 +94,8 @@ class Engine(ABC):
 
     has_priorities = True
 
-    def __init__(self) -> None:
+    def __init__(self, now: Clock = monotonic) -> None:
+        self.now = now
         self.packed_functions = FunctionCache(pack_function)
         self.costs: OrderedDict[bytes, float] = OrderedDict()
         self.sizes: OrderedDict[bytes, int] = OrderedDict()
@@ -117,13 +119,13 @@ class Engine(ABC):
 
         Called in the engine's thread.
         """
-        due = monotonic() + seconds
+        due = self.now() + seconds
         heappush(self._later, (due, next(_numbers), ref(step.__self__), step.__func__))
 
     def _next(self) -> Any:
         while self._later:
             try:
-                return self._steps.get(timeout=max(self._later[0][0] - monotonic(), 0.0))
+                return self._steps.get(timeout=max(self._later[0][0] - self.now(), 0.0))
             except Empty:
                 _, _, known, function = heappop(self._later)
                 thing = known()

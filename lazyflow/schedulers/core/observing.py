@@ -277,17 +277,21 @@ class RunObservers:
             first = _broken.setdefault(observer, mine)
         except TypeError:
             first = _broken_for_good.setdefault(id(observer), (observer, mine))[1]
-        if first is not mine:
-            return
-        import logging
+        if first is mine:
+            log_failure(observer, event, error)
 
-        try:
-            logging.getLogger("lazyflow").error(
-                "the observer %s failed in %s and is not called again; results are not affected",
-                type(observer).__name__, event, exc_info=error,
-            )
-        except Exception:  # a log handler that raises must not change results either
-            pass
+
+def log_failure(observer: Any, event: str, error: BaseException) -> None:
+    """Log that an observer, or something else that only shows, has raised and is dropped."""
+    import logging
+
+    try:
+        logging.getLogger("lazyflow").error(
+            "the observer %s failed in %s and is not called again; results are not affected",
+            type(observer).__name__, event, exc_info=error,
+        )
+    except Exception:  # a log handler that raises must not change results either
+        pass
 
 
 def _overriding(observers: list[Any], event: str) -> list[_Hearing]:

@@ -13,6 +13,7 @@ from time import perf_counter
 from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from lazyflow.clock import Clock
 from lazyflow.interrupts import Event
 
 #: A function, its file, and a line.
@@ -101,6 +102,8 @@ class Sampler:
         For threads, in how many tasks they are that `running` does not return.
     may_idle
         It goes on when no task runs, until `stop` is called; else it ends by itself after a while.
+    now
+        The clock by which tasks began.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class Sampler:
         then: Callable[[], object] = lambda: None,
         may_idle: bool = True,
         outer: Mapping[int, int] = MappingProxyType({}),
+        now: Clock = perf_counter,
     ) -> None:
         self.interval = interval
         self._running = running
@@ -118,6 +122,7 @@ class Sampler:
         self._then = then
         self._may_idle = may_idle
         self._outer = outer
+        self._now = now
         self._stop = Event()
         self._ending = threading.Lock()
         self._is_over = False
@@ -149,10 +154,10 @@ class Sampler:
             return not self._is_over
 
     def _serve(self) -> None:
-        last = busy = perf_counter()
+        last = busy = self._now()
         try:
             while not self._stop.wait(self.interval):
-                now = perf_counter()
+                now = self._now()
                 if self.look(now, now - last):
                     busy = now
                 elif not self._may_idle and now - busy > _IDLE and self._end():

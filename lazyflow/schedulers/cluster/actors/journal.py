@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from lazyflow.clock import Clock
 from lazyflow.schedulers.actors.ports import MakeActor, SavedState, SentCall
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 from lazyflow.store.ownership import is_alone
@@ -73,7 +74,7 @@ class Journal:
 
     window = 64
 
-    def __init__(self, base: str | None = None) -> None:
+    def __init__(self, base: str | None = None, now: Clock = time.time) -> None:
         self.name = f"actor-{uuid.uuid4().hex}"
         self.trouble = ""
         self._base = base
@@ -84,7 +85,7 @@ class Journal:
         self._answers: deque[bytes] = deque()
         try:
             with private_folder(_folder(base)) as folder:
-                _remove_old(folder)
+                _remove_old(folder, now())
                 self._fd = open_private(self.name, folder, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             self._write(_HEAD.pack(0, self._start), 0)
         except OSError as error:
@@ -159,12 +160,12 @@ def _folder(base: str | None) -> str:
     return os.path.join(base, f"lazyflow-{os.geteuid()}")
 
 
-def _remove_old(folder: int) -> None:
+def _remove_old(folder: int, now: float) -> None:
     """Remove old files of actors that were killed together with all that could read them."""
     for name in os.listdir(folder):
         if _NAME.fullmatch(name):
             with suppress(OSError):  # another process removed it
-                if time.time() - os.stat(name, dir_fd=folder).st_mtime > _OLD:
+                if now - os.stat(name, dir_fd=folder).st_mtime > _OLD:
                     os.unlink(name, dir_fd=folder)
 
 

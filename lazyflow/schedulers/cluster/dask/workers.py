@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count
 from math import inf
 from multiprocessing import resource_tracker
-from time import monotonic, time
+from time import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +29,7 @@ from distributed.deploy.spec import SpecCluster
 from distributed.gc import disable_gc_diagnosis
 from distributed.protocol.pickle import dumps
 
+from lazyflow.clock import Clock
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
@@ -254,6 +255,7 @@ class ClusterWorkers:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
+        self._now: Clock = engine.now
         self._reference: ClientReference = engine.reference
         self._width = 0
         self._places: list[str] = []  # the address of each worker, for each of its threads
@@ -300,7 +302,7 @@ class ClusterWorkers:
         return self._memory * len(set(self._places))
 
     def _look(self) -> None:
-        now = monotonic()
+        now = self._now()
         if not self._width or now - self._asked_at > _FRESH:
             self._asked_at = now
             known = self._workers()
