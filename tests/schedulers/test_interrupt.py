@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM, the end of a script and fork, by really sending signals to child processes.
 
 A child prints a line when it is where the test wants it, and the test reads that line: nobody
-sleeps to wait. Every read and every wait has a hard limit, and tasks sleep for longer than that: who
-answers within it has not waited for them.
+sleeps to wait. Every read and every wait has a hard limit, and tasks sleep for longer: who answers
+within it has not waited for them.
 """
 
 import os
