@@ -1,4 +1,4 @@
-"""Decisions by time, with a clock that the test moves on: nobody waits, and load changes nothing."""
+"""Decisions by time, with a clock that the test moves on: no wait, and load changes nothing."""
 
 from types import SimpleNamespace
 

@@ -20,6 +20,7 @@ ROOT = pathlib.Path(lazyflow.__file__).parent
 LAYERS = [
     ("lazyflow.errors", 0),
     ("lazyflow.clock", 0),
+    ("lazyflow.logs", 0),
     ("lazyflow.config", 0),
     ("lazyflow.services", 0),
     ("lazyflow.system", 0),

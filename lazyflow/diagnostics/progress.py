@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import contextvars
 import itertools
-import logging
 import sys
 import threading
 from collections import Counter
@@ -23,6 +22,7 @@ from lazyflow.api.progress_events import WatchedWork
 from lazyflow.clock import Clock
 from lazyflow.graph.task import task_name
 from lazyflow.interrupts import Event
+from lazyflow.logs import ERROR, WARNING, log, log_failure
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer
 
@@ -76,10 +76,13 @@ class _Drawing:
 
     A Ctrl-C inside tqdm would leave the lock taken that all bars share, and one inside the
     `__del__` of a bar would be lost. Threads that compute wait for no lock of tqdm.
+
+    `give_up` is called when it has failed, so that there is no other one.
     """
 
-    def __init__(self, make: Callable[..., Any]) -> None:
+    def __init__(self, make: Callable[..., Any], give_up: Callable[[], None]) -> None:
         self._make = make
+        self._give_up = give_up
         self._orders: SimpleQueue[tuple[float, int | None, str] | None] = SimpleQueue()
         self._closed = Event()
 
@@ -98,7 +101,9 @@ class _Drawing:
     def wait(self) -> None:
         """Wait until the bar is closed, or two seconds have passed."""
         if not self._closed.wait(_PATIENCE):
-            logging.getLogger("lazyflow").warning(
+            self._give_up()
+            log(
+                WARNING,
                 "a progress bar could not be drawn for %g s and is given up; results are not "
                 "affected. Something holds the lock of tqdm's bars, or the file is not read",
                 _PATIENCE,
@@ -115,8 +120,9 @@ class _Drawing:
                 bar.set_postfix_str(text, refresh=True)
             bar.close()
             vars(bar).pop("disp", None)  # by which a notebook's bar refers to itself
-        except Exception:
-            logging.getLogger("lazyflow").exception("a progress bar failed; results are right")
+        except Exception as error:
+            self._give_up()
+            log(ERROR, "a progress bar failed; results are right", error=error)
         finally:
             bar = None
             self._closed.set()
@@ -212,7 +218,18 @@ class ProgressBar(Observer):
         assert self._token is not None
         observers.reset(self._token)
         self._token = None
-        self._finish()
+        try:
+            self._finish()
+        except Exception as failure:  # results are not affected
+            self._give_up()
+            log_failure(self, "its end", failure)
+
+    def _give_up(self) -> None:
+        """Draw nothing any more."""
+        self._is_shown, self._next_drawing = False, inf
+        drawing, self._drawing = self._drawing, None
+        if drawing is not None:
+            drawing.close()
 
     def register(self) -> None:
         """Show the progress of all runs from now on; a second call does nothing.
@@ -319,28 +336,36 @@ class ProgressBar(Observer):
         self.run_ended(work)
 
     def _draw(self) -> None:
+        try:
+            self._order_drawing()
+        except Exception:
+            self._give_up()
+            raise  # to be logged
+
+    def _order_drawing(self) -> None:
         self._next_drawing = self._now() + self._interval
-        work = self._work
-        if self._drawing is None:
+        work, drawing = self._work, self._drawing
+        if drawing is None:
             description, unit = (self._description, "task") if work is None else (
                 self._description or work.name, work.unit
             )
             file = self._file  # None in a notebook, whose bars are no text
             if file is None and not _in_notebook():
                 file = sys.stderr
-            self._drawing = _Drawing(
+            drawing = self._drawing = _Drawing(
                 partial(
                     self._bar_class, desc=description, unit=unit,
-                    file=None if file is None else _QuietFile(file), mininterval=0,
+                    file=None if file is None else _QuietFile(file, self._give_up), mininterval=0,
                     leave=True,
-                )
+                ),
+                self._give_up,
             )
-            self._drawing.start()
+            drawing.start()
         if work is None:
-            self._drawing.draw(self._latest, self._total, self._text())
+            drawing.draw(self._latest, self._total, self._text())
         else:
             text = "; ".join(filter(None, (work.text, self._text())))
-            self._drawing.draw(round(work.count), None, text)
+            drawing.draw(round(work.count), None, text)
 
     def _text(self) -> str:
         """Return what runs and what failed: ``load ×2, clean; 1 failed``."""
@@ -366,8 +391,8 @@ class ProgressBar(Observer):
                 self._latest = max(self._latest, next(self._done) - 1)
                 self._draw()
                 self._closed = self._drawing
-                assert self._closed is not None
-                self._closed.close()
+                if self._closed is not None:  # else it has failed just now
+                    self._closed.close()
                 self._clear()  # or the end of the block would draw it again
         if self._closed is not None:  # by this thread, or just now by another one
             self._closed.wait()
@@ -380,8 +405,9 @@ class _QuietFile:
     without giving it back: every later bar would wait for ever.
     """
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, give_up: Callable[[], None]) -> None:
         self._file = file
+        self._give_up = give_up
         self._failed = False
 
     def __eq__(self, other: object) -> bool:  # tqdm asks whether it is standard error
@@ -406,8 +432,10 @@ class _QuietFile:
             return
         try:
             function()
-        except Exception:
+        except Exception as error:
             self._failed = True
-            logging.getLogger("lazyflow").exception(
-                "a progress bar can't be written, and is given up; results are not affected"
+            self._give_up()
+            log(
+                ERROR, "a progress bar can't be written, and is given up; results are not affected",
+                error=error,
             )

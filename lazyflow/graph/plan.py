@@ -27,6 +27,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from os import urandom
 from typing import Any, NoReturn
@@ -68,12 +69,13 @@ def pass_log() -> Any:
 
 def log_pass(log: Any, name: str, explain: Callable[..., str], *given: Any) -> None:
     """Write the line of one pass. To find the words may take as long as the pass itself."""
-    try:
-        words = explain(*given)
-    except Exception:  # a diagnostic changes no result
-        log.exception("%s: what it did can't be told", name)
-    else:
-        log.debug("%s: %s", name, words)
+    with suppress(Exception):  # also of the program's handlers: a diagnostic changes no result
+        try:
+            words = explain(*given)
+        except Exception:
+            log.exception("%s: what it did can't be told", name)
+        else:
+            log.debug("%s: %s", name, words)
 
 
 Inputs = list[tuple[int, ...] | None]

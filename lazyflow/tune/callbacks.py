@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from lazyflow.clock import Clock
-from lazyflow.schedulers.core.observing import log_failure
+from lazyflow.logs import log_failure
 from lazyflow.tune.result import SearchResult, html_table, short
 from lazyflow.tune.trial import COMPLETED, FAILED, RUNNING, STOPPED, Trial
 

@@ -33,7 +33,7 @@ from lazyflow.api.evaluate import SchedulerLike, scheduler_or_default
 from lazyflow.api.waiting import wait
 from lazyflow.clock import Clock, Deadline
 from lazyflow.errors import WorkerDied
-from lazyflow.schedulers.core.observing import log_failure
+from lazyflow.logs import log_failure
 from lazyflow.store.protected import protected
 from lazyflow.tune.callbacks import Callback, Display, display_of
 from lazyflow.tune.result import SearchResult

@@ -31,6 +31,7 @@ from lazyflow.diagnostics.profiling.recording import (
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
 from lazyflow.diagnostics.profiling.texts import shown
 from lazyflow.graph.task import Task, task_name
+from lazyflow.logs import log_failure
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
 from lazyflow.system import idle_seconds, process_usage
@@ -298,6 +299,14 @@ class Monitor(Observer):
         --------
         >>> Monitor().take_in()
         """
+        try:
+            self._take_in()
+        except Exception as error:
+            self.close()
+            self._raw.clear()
+            log_failure(self, "take_in", error)
+
+    def _take_in(self) -> None:
         while self._raw:
             method, *args = self._raw.popleft()
             method(*args)

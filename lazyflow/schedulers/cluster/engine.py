@@ -6,7 +6,6 @@ runs all steps of runs and actors one after the other.
 
 from __future__ import annotations
 
-import logging
 import pickle
 import threading
 from abc import ABC, abstractmethod
@@ -25,6 +24,7 @@ from weakref import ref
 
 from lazyflow.clock import Clock
 from lazyflow.graph.options import Options
+from lazyflow.logs import ERROR, log
 from lazyflow.schedulers.actors.ports import ActorLink
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
@@ -150,7 +150,7 @@ class Engine(ABC):
                     _tell_story(bug, runs[0])
                     runs[0].cancel(self.translated(bug))
                 else:
-                    logging.getLogger("lazyflow").exception("a step of an engine failed")
+                    log(ERROR, "a step of an engine failed", error=bug)
                 del concerned, runs
             item = step = details = None  # hold nothing meanwhile
 

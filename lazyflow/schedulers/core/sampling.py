@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lazyflow.clock import Clock
 from lazyflow.interrupts import Event
+from lazyflow.logs import ERROR, log
 
 #: A function, its file, and a line.
 Line: TypeAlias = tuple[str, str, int]
@@ -163,12 +164,11 @@ class Sampler:
                 elif not self._may_idle and now - busy > _IDLE and self._end():
                     return
                 last = now
-        except Exception:
-            import logging
-
+        except Exception as error:
             self._is_over = True
-            logging.getLogger("lazyflow").exception(
-                "the thread that looks where tasks are has failed; results are not affected"
+            log(
+                ERROR, "the thread that looks where tasks are has failed; results are not affected",
+                error=error,
             )
 
     def _end(self) -> bool:

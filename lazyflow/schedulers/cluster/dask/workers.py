@@ -7,7 +7,6 @@ of each worker.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import threading
 import warnings
@@ -33,6 +32,7 @@ from lazyflow.clock import Clock
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
+from lazyflow.logs import INFO, log
 from lazyflow.schedulers.cluster.dask.client import ClientReference, lost, refuse_on_loop
 from lazyflow.schedulers.cluster.dask.worker_files import KEEP_FILES, forget_client, forget_worker
 
@@ -109,8 +109,8 @@ def started(workers: int) -> OwnCluster:
         f"lazyflow has started a cluster of {workers} worker{'s'[: workers != 1]} at "
         f"{cluster.scheduler_address}"
     )
-    logging.getLogger("lazyflow").info(
-        "%s; its pages, which show names of tasks to all users of this machine, are at %s",
+    log(
+        INFO, "%s; its pages, which show names of tasks to all users of this machine, are at %s",
         opened, cluster.dashboard_link,
     )
     if security is None:
