@@ -24,6 +24,7 @@ from typing import Any
 from lazyflow.clock import NEVER, Deadline
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import Gone, gone
+from lazyflow.graph import plan as plans
 from lazyflow.graph.guards import is_open
 from lazyflow.graph.items import itemized
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, KEPT, LAZY, kinds, stored
@@ -83,6 +84,7 @@ class BaseRun(ABC):
         parent: tuple[Any, int] | None = None,
     ) -> None:
         self.plan = plan
+        self.edits = plans.watch_plan(plan) if plans.watch_plan is not None else None
         self.request = request
         self.scheduler = scheduler
         self.parent = parent
@@ -177,6 +179,8 @@ class BaseRun(ABC):
         return names
 
     def _complete(self) -> None:
+        if self.edits is not None and (edited := self.edits()) is not None:
+            return self._fail(edited)
         try:
             self._closing.pop()
         except IndexError:
