@@ -58,7 +58,7 @@ _TRIALS = 10  # by default
 _TICK = 1.0  # seconds, at most, between looks at the time that is left
 
 
-@dataclass
+@dataclass(frozen=True)
 class SearchSettings:
     """The arguments of `run`, with which `resume` continues."""
 

@@ -219,7 +219,7 @@ def entries(fd: int) -> Entries | None:
 PLAIN, PACKED, HELD = range(3)
 
 
-@dataclass
+@dataclass(frozen=True)
 class GivenInput:
     """Input `k` of a call, which the actor could not fetch; value None: it has failed."""
 
@@ -245,7 +245,7 @@ class ActorMessages:
         return bool(self.make or self.calls or self.skipped or self.given)
 
 
-@dataclass
+@dataclass(frozen=True)
 class CallAnswer:
     """The outcome of a call, and the state after it; KEPT: the engine keeps that part."""
 
@@ -254,7 +254,7 @@ class CallAnswer:
     state: SavedState | None
 
 
-@dataclass
+@dataclass(frozen=True)
 class MissingInput:
     """Input `k` of a call could not be fetched."""
 
@@ -262,7 +262,7 @@ class MissingInput:
     k: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class JournalLost:
     """The actor has no journal any more, and goes on without; `why` is an error as text."""
 
