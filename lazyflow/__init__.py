@@ -8,6 +8,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #
 #   0  errors, config              exceptions; settings
 #      services                    imports by text, for methods that higher layers implement
+#      clock, logs                 time as an argument, and deadlines; lines in the log
 #      system                      calls of Linux, and portable ones in their place
 #      interrupts, finalizers      Ctrl-C; actions when an object is freed
 #      recent                      a table for caches of a fixed size

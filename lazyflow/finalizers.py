@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar, cast
 from weakref import ref
 
 from lazyflow.interrupts import uninterrupted
+from lazyflow.logs import ERROR, log
 from lazyflow.system import at_fork
 
 _PATIENCE = 2.0  # seconds for the calls that are due when lazyflow is shut down
@@ -108,10 +109,8 @@ def _serve() -> None:
         call = _queue.get()
         try:
             call()
-        except Exception:
-            import logging
-
-            logging.getLogger("lazyflow").exception("a finalizer failed")
+        except Exception as error:
+            log(ERROR, "a finalizer failed", error=error)
         del call
 
 

@@ -29,9 +29,8 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from math import inf
-from time import monotonic
 
+from lazyflow.clock import Deadline
 from lazyflow.system import opened_pipe
 
 __all__ = [
@@ -150,7 +149,7 @@ class Event:
         return False
 
     def _wait_for_signals_too(self, timeout: float | None) -> bool:
-        deadline = None if timeout is None else monotonic() + timeout
+        deadline = Deadline(timeout)
         bell = _Bell()
         before: list[int] = []
         self._bells += (bell,)
@@ -173,18 +172,17 @@ class Event:
 
     def _wait_in_parts(self, timeout: float | None) -> bool:
         """Look up now and then: on Windows nothing ends the wait for a lock, Ctrl-C neither."""
-        deadline = inf if timeout is None else monotonic() + timeout
-        while not self._pass(max(0.0, min(_PART, deadline - monotonic()))):
-            if monotonic() >= deadline:
+        deadline = Deadline(timeout)
+        while not self._pass(_PART if (left := deadline.left()) is None else min(_PART, left)):
+            if deadline.is_over():
                 return False
         return True
 
-    def _until_rung(self, bell: _Bell, deadline: float | None) -> bool:
+    def _until_rung(self, bell: _Bell, deadline: Deadline) -> bool:
         while not self._pass(0):
-            left = None if deadline is None else deadline - monotonic()
-            if left is not None and left <= 0:
+            if deadline.is_over():
                 return False
-            bell.sleep(left)
+            bell.sleep(deadline.left())
         return True
 
 

@@ -19,6 +19,8 @@ ROOT = pathlib.Path(lazyflow.__file__).parent
 #: The first entry that a module's name starts with is its layer.
 LAYERS = [
     ("lazyflow.errors", 0),
+    ("lazyflow.clock", 0),
+    ("lazyflow.logs", 0),
     ("lazyflow.config", 0),
     ("lazyflow.services", 0),
     ("lazyflow.system", 0),

@@ -57,6 +57,19 @@ def test_no_class_name_is_used_twice():
     assert [name for name, n in names.items() if n > 1] == []
 
 
+def test_what_decides_by_time_takes_a_clock():
+    """`monotonic` is only a default of arguments: code that decides by it could not be tested."""
+    found = {
+        f"{path.relative_to(ROOT)}:{ast.unparse(node.func)}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("monotonic", "time.monotonic", "sleep", "time.sleep")
+    }
+    # It waits for a free descriptor, which nothing announces.
+    assert found == {"schedulers/actors/handles/exchange.py:sleep"}
+
+
 def test_no_method_is_chosen_by_a_string():
     """`getattr(self, name)` hides what is called from readers, from grep and from mypy."""
     found = [

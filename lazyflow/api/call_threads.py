@@ -24,10 +24,10 @@ import threading
 from collections.abc import Callable
 from contextvars import Context
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any
 
 from lazyflow import config
+from lazyflow.clock import NEVER, Deadline
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import Gone
 from lazyflow.interrupts import uninterrupted
@@ -154,11 +154,11 @@ class CallThreads:
             self._queue.put(None)
         cancel_all(left)
 
-    def join(self, deadline: float | None = None) -> int:
+    def join(self, deadline: Deadline = NEVER) -> int:
         """Wait for the end of the threads; return how many calls are left at the deadline."""
         for thread in tuple(self._threads):
             if thread is not threading.current_thread():
-                thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
+                thread.join(deadline.left())
         return len(self._running) + self._queue.qsize() - 1 if self._threads else 0
 
     def futures_lost(self) -> list[AnyFuture]:
@@ -219,7 +219,7 @@ python_ends: list[None] = []
 
 def _finish() -> None:
     limit = config.get("exit_timeout")
-    deadline = None if limit is None else monotonic() + limit
+    deadline = Deadline(limit)
     why = f"since config.exit_timeout={limit} passed"
     python_ends.append(None)
     waiting = tuple(busy)
@@ -228,7 +228,7 @@ def _finish() -> None:
     try:
         left = sum([each.join(deadline) for each in waiting])
     except KeyboardInterrupt:
-        left, why = sum([each.join(0) for each in waiting]), "at Ctrl-C"
+        left, why = sum([each.join(Deadline(0)) for each in waiting]), "at Ctrl-C"
     if left and sys.stderr is not None:
         print(
             f"lazyflow: dropped at the end of the program, {why}: {left} calls of an Executor that "

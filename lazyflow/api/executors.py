@@ -30,7 +30,6 @@ import marshal
 import operator
 import sys
 import threading
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +37,6 @@ from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
-from time import monotonic
 from types import CodeType
 from typing import Any
 
@@ -64,6 +62,7 @@ from lazyflow.api.evaluate import (
     start_background,
 )
 from lazyflow.api.futures import Future
+from lazyflow.clock import NEVER, Deadline
 from lazyflow.errors import WorkerDied
 from lazyflow.finalizers import Gone, gone
 from lazyflow.graph.plan import make_plan
@@ -516,13 +515,12 @@ class SentCalls:
             self._steps.put(None)
         cancel_all([each.call[0] for each in dropped])
 
-    def join(self, deadline: float | None = None) -> int:
+    def join(self, deadline: Deadline = NEVER) -> int:
         """Wait for the end of the threads; return how many calls are left at the deadline."""
         while self._threads:  # there may be more, for callbacks
             thread = next(iter(self._threads))
-            left = None if deadline is None else max(0.0, deadline - monotonic())
-            thread.join(left)
-            if left == 0.0:
+            thread.join(deadline.left())
+            if deadline.is_over():
                 break
         return len(self._pending())
 
@@ -731,7 +729,7 @@ class Executor(concurrent.futures.Executor):
         for name, number in (("chunksize", chunksize), ("buffersize", buffersize)):
             if number is not None and operator.index(number) < 1:
                 raise ValueError(f"{name} must be 1 or more; got {number!r}")
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(timeout)
         items = zip(*iterables, strict=False)
         if chunksize == 1:
             sent = (self.submit(fn, *item) for item in items)
@@ -783,12 +781,11 @@ def _observed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def _results(
     futures: deque[concurrent.futures.Future[Any]],
     more: Iterator[concurrent.futures.Future[Any]],
-    deadline: float | None,
+    deadline: Deadline,
 ) -> Iterator[Any]:
     try:
         while futures:
-            left = None if deadline is None else deadline - time.monotonic()
-            value = [futures[0].result(left)]
+            value = [futures[0].result(deadline.left())]
             futures.popleft()
             futures.extend(islice(more, 1))
             yield value.pop()  # and keep none

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import copy as copying
-import logging
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from queue import SimpleQueue
@@ -49,6 +48,7 @@ from lazyflow.graph.options import check_options
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, function_name, place_text
 from lazyflow.interop.names import unknown_keyword
+from lazyflow.logs import ERROR, log
 from lazyflow.schedulers.core.base import Puts, provides
 from lazyflow.schedulers.core.coroutines import finished
 from lazyflow.schedulers.core.errors.failures import interrupted
@@ -383,8 +383,8 @@ def _call_back() -> None:
         callback, argument = _callbacks.get()
         try:
             callback(argument)
-        except BaseException:  # SystemExit too: the others must still be called
-            logging.getLogger("lazyflow").exception("a callback of %r failed", argument)
+        except BaseException as error:  # SystemExit too: the others must still be called
+            log(ERROR, "a callback of %r failed", argument, error=error)
         del callback, argument
 
 

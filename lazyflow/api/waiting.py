@@ -23,10 +23,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import islice
-from time import monotonic
 from typing import Any
 
 from lazyflow.api.evaluate import RunOptions, compute, held_values, start_background
+from lazyflow.clock import Deadline
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD
@@ -286,7 +286,7 @@ class as_completed:
     ) -> None:
         self._with_results = with_results
         self._timeout = timeout
-        self._deadline = None if timeout is None else monotonic() + timeout
+        self._deadline = Deadline(timeout)
         self._left: dict[int, tuple[Any, TaskFuture]] = {}  # by id: each once
         self._done: deque[int] = deque()
         self._gates: list[TaskFuture] = []  # of waiting iterations: all are woken at each event
@@ -409,10 +409,6 @@ class as_completed:
             self._wake()
         return gate
 
-    def _time(self) -> float | None:
-        """Return the seconds left."""
-        return None if self._deadline is None else max(0.0, self._deadline - monotonic())
-
     def _check_time(self) -> None:
         if not self._done:
             assert self._timeout is not None
@@ -433,7 +429,7 @@ class as_completed:
 
     def _wait(self) -> None:
         gate = self._gate()
-        if not wait_for([gate], timeout=self._time(), behind=parts_of(self._one_left())):
+        if not wait_for([gate], timeout=self._deadline.left(), behind=parts_of(self._one_left())):
             self._check_time()
 
     def _one_left(self) -> list[Any]:
@@ -517,7 +513,7 @@ class as_completed:
             if not self._left:
                 raise StopAsyncIteration
             try:
-                await asyncio.wait_for(woken_by(self._gate()), self._time())
+                await asyncio.wait_for(woken_by(self._gate()), self._deadline.left())
             except TimeoutError:
                 self._check_time()
         return (item, await item) if self._with_results else item

@@ -32,6 +32,7 @@ from typing import Any, Generic, TypeVar
 from lazyflow import config
 from lazyflow.finalizers import LastCall, WeakValues
 from lazyflow.interrupts import is_users_interrupt
+from lazyflow.logs import ERROR, log
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.task_resources import asleep, here
 
@@ -228,7 +229,10 @@ class StateCell(task_resources.Kept):
             self._discard()
             if is_users_interrupt(error):
                 raise
-            _log(f"reset of {self._name} raised; the next task builds another value", error)
+            log(
+                ERROR, "reset of %s raised; the next task builds another value", self._name,
+                error=error,
+            )
 
     def _build(self) -> None:
         state = self._state()
@@ -267,18 +271,12 @@ class StateCell(task_resources.Kept):
         except BaseException as error:
             if is_users_interrupt(error):
                 raise
-            _log(f"teardown of {self._name} raised", error)
+            log(ERROR, "teardown of %s raised", self._name, error=error)
 
     def leave_to_parent(self) -> None:
         """Leave the parent's value alone in the child of a fork, and begin with an empty cell."""
         _inherited.append(self._values)
         self._values, self._lock, self._built_by = [], TaskLock(), 0
-
-
-def _log(text: str, error: BaseException) -> None:
-    import logging
-
-    logging.getLogger("lazyflow").error("%s", text, exc_info=error)
 
 
 _inherited: list[Any] = []  # values of the parent, whose destructors must not run in a child

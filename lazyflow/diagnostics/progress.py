@@ -22,7 +22,6 @@ from __future__ import annotations
 import _thread
 import contextvars
 import itertools
-import logging
 import sys
 import threading
 from collections import Counter
@@ -37,8 +36,10 @@ from typing import Any, TextIO
 
 from lazyflow.api.evaluate import always_observers, observers
 from lazyflow.api.progress_events import WatchedWork
+from lazyflow.clock import Clock
 from lazyflow.graph.task import task_name
 from lazyflow.interrupts import Event
+from lazyflow.logs import ERROR, WARNING, log, log_failure
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer
 
@@ -92,10 +93,13 @@ class _Drawing:
 
     A Ctrl-C inside tqdm would leave the lock taken that all bars share, and one inside the
     `__del__` of a bar would be lost. Threads that compute wait for no lock of tqdm.
+
+    `give_up` is called when it has failed, so that there is no other one.
     """
 
-    def __init__(self, make: Callable[..., Any]) -> None:
+    def __init__(self, make: Callable[..., Any], give_up: Callable[[], None]) -> None:
         self._make = make
+        self._give_up = give_up
         self._orders: SimpleQueue[tuple[float, int | None, str] | None] = SimpleQueue()
         self._closed = Event()
 
@@ -114,7 +118,9 @@ class _Drawing:
     def wait(self) -> None:
         """Wait until the bar is closed, or two seconds have passed."""
         if not self._closed.wait(_PATIENCE):
-            logging.getLogger("lazyflow").warning(
+            self._give_up()
+            log(
+                WARNING,
                 "a progress bar could not be drawn for %g s and is given up; results are not "
                 "affected. Something holds the lock of tqdm's bars, or the file is not read",
                 _PATIENCE,
@@ -131,8 +137,9 @@ class _Drawing:
                 bar.set_postfix_str(text, refresh=True)
             bar.close()
             vars(bar).pop("disp", None)  # by which a notebook's bar refers to itself
-        except Exception:
-            logging.getLogger("lazyflow").exception("a progress bar failed; results are right")
+        except Exception as error:
+            self._give_up()
+            log(ERROR, "a progress bar failed; results are right", error=error)
         finally:
             bar = None
             self._closed.set()
@@ -157,6 +164,8 @@ class ProgressBar(Observer):
         Seconds between two drawings.
     file
         The file to write to; standard error by default.
+    now
+        The clock that `minimum` and `interval` are measured by.
 
     Raises
     ------
@@ -185,6 +194,7 @@ class ProgressBar(Observer):
         minimum: float = 0.0,
         interval: float = 0.1,
         file: TextIO | None = None,
+        now: Clock = monotonic,
     ) -> None:
         if not isinstance(description, str):
             raise TypeError(
@@ -204,6 +214,7 @@ class ProgressBar(Observer):
         self._minimum = minimum
         self._interval = interval
         self._file = file
+        self._now = now
         self._lock = threading.Lock()
         self._token: Token[tuple[Any, ...]] | None = None
         self._closed: _Drawing | None = None  # the last one
@@ -219,7 +230,7 @@ class ProgressBar(Observer):
         self._failed: list[int] = []  # appending is atomic
         self._running: dict[tuple[int, int], AnyRun] = {}  # by id of the run and task
         self._calls: dict[int, WatchedCall] = {}  # of actors, that are not over; by id
-        self._next_drawing = monotonic() + self._minimum if self._is_shown else inf
+        self._next_drawing = self._now() + self._minimum if self._is_shown else inf
 
     def __enter__(self) -> ProgressBar:
         if self._token is not None:
@@ -233,7 +244,18 @@ class ProgressBar(Observer):
         assert self._token is not None
         observers.reset(self._token)
         self._token = None
-        self._finish()
+        try:
+            self._finish()
+        except Exception as failure:  # results are not affected
+            self._give_up()
+            log_failure(self, "its end", failure)
+
+    def _give_up(self) -> None:
+        """Draw nothing any more."""
+        self._is_shown, self._next_drawing = False, inf
+        drawing, self._drawing = self._drawing, None
+        if drawing is not None:
+            drawing.close()
 
     def register(self) -> None:
         """Show the progress of all runs from now on; a second call does nothing.
@@ -286,7 +308,7 @@ class ProgressBar(Observer):
 
     def _one_done(self) -> None:
         self._latest = next(self._done)
-        if monotonic() >= self._next_drawing and self._lock.acquire(blocking=False):
+        if self._now() >= self._next_drawing and self._lock.acquire(blocking=False):
             try:
                 self._draw()
             finally:
@@ -333,35 +355,43 @@ class ProgressBar(Observer):
 
     def work_went_on(self, work: WatchedWork) -> None:
         with self._lock:
-            if self._work is work and monotonic() >= self._next_drawing:
+            if self._work is work and self._now() >= self._next_drawing:
                 self._draw()
 
     def work_ended(self, work: WatchedWork) -> None:
         self.run_ended(work)
 
     def _draw(self) -> None:
-        self._next_drawing = monotonic() + self._interval
-        work = self._work
-        if self._drawing is None:
+        try:
+            self._order_drawing()
+        except Exception:
+            self._give_up()
+            raise  # to be logged
+
+    def _order_drawing(self) -> None:
+        self._next_drawing = self._now() + self._interval
+        work, drawing = self._work, self._drawing
+        if drawing is None:
             description, unit = (self._description, "task") if work is None else (
                 self._description or work.name, work.unit
             )
             file = self._file  # None in a notebook, whose bars are no text
             if file is None and not _in_notebook():
                 file = sys.stderr
-            self._drawing = _Drawing(
+            drawing = self._drawing = _Drawing(
                 partial(
                     self._bar_class, desc=description, unit=unit,
-                    file=None if file is None else _QuietFile(file), mininterval=0,
+                    file=None if file is None else _QuietFile(file, self._give_up), mininterval=0,
                     leave=True,
-                )
+                ),
+                self._give_up,
             )
-            self._drawing.start()
+            drawing.start()
         if work is None:
-            self._drawing.draw(self._latest, self._total, self._text())
+            drawing.draw(self._latest, self._total, self._text())
         else:
             text = "; ".join(filter(None, (work.text, self._text())))
-            self._drawing.draw(round(work.count), None, text)
+            drawing.draw(round(work.count), None, text)
 
     def _text(self) -> str:
         """Return what runs and what failed: ``load ×2, clean; 1 failed``."""
@@ -382,13 +412,13 @@ class ProgressBar(Observer):
     def _finish(self) -> None:
         with self._lock:
             if self._drawing or (
-                (self._total or self._work) and monotonic() >= self._next_drawing
+                (self._total or self._work) and self._now() >= self._next_drawing
             ):
                 self._latest = max(self._latest, next(self._done) - 1)
                 self._draw()
                 self._closed = self._drawing
-                assert self._closed is not None
-                self._closed.close()
+                if self._closed is not None:  # else it has failed just now
+                    self._closed.close()
                 self._clear()  # or the end of the block would draw it again
         if self._closed is not None:  # by this thread, or just now by another one
             self._closed.wait()
@@ -401,8 +431,9 @@ class _QuietFile:
     without giving it back: every later bar would wait for ever.
     """
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, give_up: Callable[[], None]) -> None:
         self._file = file
+        self._give_up = give_up
         self._failed = False
 
     def __eq__(self, other: object) -> bool:  # tqdm asks whether it is standard error
@@ -427,8 +458,10 @@ class _QuietFile:
             return
         try:
             function()
-        except Exception:
+        except Exception as error:
             self._failed = True
-            logging.getLogger("lazyflow").exception(
-                "a progress bar can't be written, and is given up; results are not affected"
+            self._give_up()
+            log(
+                ERROR, "a progress bar can't be written, and is given up; results are not affected",
+                error=error,
             )

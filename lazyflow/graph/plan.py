@@ -27,6 +27,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from os import urandom
 from typing import Any, NoReturn
@@ -49,6 +50,9 @@ from lazyflow.graph.task import (
 
 #: Called with each plan after each pass, where `spec.check_always` has set it.
 check_plan: Callable[[Plan], None] | None = None
+#: Called with the plan of each run as that begins, likewise; what it returns is called at the end,
+#: and returns the error to end with if the plan was edited meanwhile.
+watch_plan: Callable[[Plan], Callable[[], AssertionError | None]] | None = None
 
 _logs: list[Any] = []
 
@@ -68,12 +72,13 @@ def pass_log() -> Any:
 
 def log_pass(log: Any, name: str, explain: Callable[..., str], *given: Any) -> None:
     """Write the line of one pass. To find the words may take as long as the pass itself."""
-    try:
-        words = explain(*given)
-    except Exception:  # a diagnostic changes no result
-        log.exception("%s: what it did can't be told", name)
-    else:
-        log.debug("%s: %s", name, words)
+    with suppress(Exception):  # also of the program's handlers: a diagnostic changes no result
+        try:
+            words = explain(*given)
+        except Exception:
+            log.exception("%s: what it did can't be told", name)
+        else:
+            log.debug("%s: %s", name, words)
 
 
 Inputs = list[tuple[int, ...] | None]

@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
+from lazyflow.clock import Clock, Deadline
 from lazyflow.graph.plan import Plan
 from lazyflow.schedulers.core.base import KeepsActors, MakesRuns, Request, Worker
 from lazyflow.schedulers.core.run import Run
@@ -51,6 +52,9 @@ class SyncScheduler(MakesRuns, KeepsActors):
     options = frozenset({"priority", "files"})
     actors_share_memory = True
 
+    def __init__(self, now: Clock = monotonic) -> None:
+        self._now = now
+
     def make_run(self, plan: Plan, request: Request) -> SyncRun:
         """Return a run for this scheduler."""
         return SyncRun(plan, request, self)
@@ -75,18 +79,17 @@ class SyncScheduler(MakesRuns, KeepsActors):
         caller: _Caller = run.attached
         worker = Worker(threading.current_thread().name)
         if timeout is not None:
-            run.deadline = monotonic() + timeout
+            run.deadline = Deadline(timeout, self._now)
             run.attention.append(None)
         while not run.over:
-            left = None if run.deadline is None else run.deadline - monotonic()
-            if left is not None and left <= 0:
+            if run.deadline.is_over():
                 return False
             try:
                 other = caller.runs.pop()
             except IndexError:  # everything waits for values that other threads make
                 with asleep():
                     try:
-                        caller.wake.get(timeout=left)
+                        caller.wake.get(timeout=run.deadline.left())
                     except Empty:
                         pass
                 continue

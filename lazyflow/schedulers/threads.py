@@ -33,10 +33,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
-from time import monotonic
 from typing import Any
 
 from lazyflow import config
+from lazyflow.clock import Deadline
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import wait_for_last_calls
 from lazyflow.graph.plan import Plan
@@ -207,7 +207,7 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
         self._queued: set[Run] = set()
         self._by_priority = FairQueue[Run](next_rank), FairQueue[Run](next_rank)
         self._has_priorities = False  # some run had
-        self._end_actors: Callable[[float], list[str]] | None = None
+        self._end_actors: Callable[[Deadline], list[str]] | None = None
         # Pops and calls in one step of C: a Ctrl-C between the two would lose a thread.
         # IndexError when no thread is idle.
         self._wake_next = map(operator.call, iter(self._idle.pop, None)).__next__
@@ -440,19 +440,19 @@ class ThreadsScheduler(MakesRuns, KeepsActors, ShutsDown):
 
         Returns the names of tasks that were still running then.
         """
-        deadline = monotonic() + grace
+        deadline = Deadline(grace)
         threads = self._give_up_all()
-        while self._threads and monotonic() < deadline:  # a run that was waiting for that has begun
+        while self._threads and not deadline.is_over():  # a run that was waiting for that has begun
             threads += self._give_up_all()
         left = []
         for thread in threads:
             if thread is not here.worker and thread.thread.ident is not None:
-                if thread.ended.wait(max(0.0, deadline - monotonic())):
+                if thread.ended.wait(deadline.left()):
                     thread.thread.join()  # it has nothing more to do
                 elif thread.run is not None:
                     left.append(thread.doing())
         if self._end_actors is not None:
-            left += self._end_actors(max(0.0, deadline - monotonic()))
+            left += self._end_actors(deadline)
         return left
 
     def _give_up_all(self) -> list[_Thread]:

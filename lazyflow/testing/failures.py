@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 import traceback
-from functools import partial
 from typing import Any
 
 import pytest
@@ -246,8 +245,7 @@ class FailureContract(Part):
 
     def test_a_timeout_names_what_it_waited_for(self) -> None:
         release = Gate()
-        hold = partial(release.wait, 30) if self.interrupts else partial(time.sleep, 0.02)
-        x = delayed(hold, name="slow")()
+        x = delayed(release.wait, name="slow")(30 if self.interrupts else 0.02)
         y = delayed(inc)(x)
         with release:
             for timeout in (0.01, 0.1, 1, 10):  # on a busy machine the task has not begun at first

@@ -19,9 +19,9 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
+from lazyflow.clock import Deadline
 from lazyflow.schedulers.core.task_resources import scheduler_here
 
 # -- signals -----------------------------------------------------------------------------------
@@ -183,9 +183,9 @@ class Level(_Files):
 
     def wait_for(self, level: int, timeout: float = _LONGEST) -> bool:
         """Sleep until the count is `level`; False after `timeout` seconds. For one waiter."""
-        until = monotonic() + timeout
+        deadline = Deadline(timeout)
         while self.now() != level:
-            if not _rung(self._bell, until - monotonic()):
+            if not _rung(self._bell, deadline.left() or 0.0):
                 return False
             _silence(self._bell)
         return True

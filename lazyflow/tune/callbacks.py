@@ -20,6 +20,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from lazyflow.clock import Clock
+from lazyflow.logs import log_failure
 from lazyflow.tune.result import SearchResult, html_table, short
 from lazyflow.tune.trial import COMPLETED, FAILED, RUNNING, STOPPED, Trial
 
@@ -27,7 +29,7 @@ from lazyflow.tune.trial import COMPLETED, FAILED, RUNNING, STOPPED, Trial
 class Callback:
     """Follows a search; override the hooks you need. The caller's thread calls all hooks.
 
-    An error that a hook raises ends the search.
+    An error that a hook raises ends the search; those of a `Display` are only logged.
 
     Examples
     --------
@@ -57,7 +59,19 @@ class Callback:
         """After the last trial."""
 
 
-class TensorBoardCallback(Callback):
+class Display(Callback):
+    """Shows or records a search and decides nothing: one that fails is logged and dropped.
+
+    Examples
+    --------
+    >>> from lazyflow import tune
+    >>> from lazyflow.tune.callbacks import Display
+    >>> issubclass(tune.TensorBoardCallback, Display)
+    True
+    """
+
+
+class TensorBoardCallback(Display):
     """Writes the reports of each trial, and its parameters, for TensorBoard.
 
     View them with ``tensorboard --logdir folder``. Needs ``pip install tensorboard``.
@@ -147,21 +161,23 @@ def display_of(verbose: int) -> list[Callback]:
     shell = None if ipython is None else ipython.get_ipython()
     if shell is not None and type(shell).__name__ == "ZMQInteractiveShell":
         return [NotebookTable()]
-    stream = sys.stderr
-    if stream is not None and stream.isatty():
-        try:
+    try:
+        if sys.stderr is not None and sys.stderr.isatty():
             return [TerminalTable()]
-        except ModuleNotFoundError:  # rich: of the extra
-            pass
+    except Exception:  # rich belongs to an extra; a program's own stream may have no `isatty`
+        pass
     return [TrialLines()]
 
 
-class _Display(Callback):
+class _Progress(Display):
     """Knows how a search is doing."""
+
+    def __init__(self, now: Clock = monotonic) -> None:
+        self._now = now
 
     def on_start(self, result: SearchResult) -> None:
         self.result = result
-        self.began = monotonic()
+        self.began = self._now()
         self.over_before = sum(trial.is_over for trial in result.trials)
 
     def summary(self) -> str:
@@ -179,11 +195,12 @@ class _Display(Callback):
     def _seconds_left(self) -> float | None:
         result = self.result
         over = sum(trial.is_over for trial in result.trials)
-        done, now = over - self.over_before, monotonic()
+        done = over - self.over_before
         if not done or over >= result.total:
             return None
-        left = (now - self.began) / done * (result.total - over)
-        return left if result.deadline is None else min(left, result.deadline - now)
+        left = (self._now() - self.began) / done * (result.total - over)
+        allowed = result.deadline.left()
+        return left if allowed is None else min(left, allowed)
 
     def rows(self) -> list[list[str]]:
         """Return the best trials, then those that run, as texts."""
@@ -204,7 +221,7 @@ class _Display(Callback):
         return ["trial", "status", self.result.metric, "reports", "parameters"]
 
 
-class TrialLines(_Display):
+class TrialLines(_Progress):
     """A line for each ended trial, on stderr."""
 
     def on_trial_end(self, trial: Trial) -> None:
@@ -223,13 +240,15 @@ class TrialLines(_Display):
             print(f"lazyflow.tune: {line}", file=sys.stderr)
 
 
-class TerminalTable(_Display):
+class TerminalTable(_Progress):
     """A table that changes, by rich."""
 
     def __init__(self) -> None:
+        super().__init__()
         from rich.console import Console
         from rich.live import Live
 
+        self._has_failed = False
         self._make = partial(Live, console=Console(stderr=True), refresh_per_second=1 / _EVERY)
 
     def on_start(self, result: SearchResult) -> None:
@@ -241,6 +260,15 @@ class TerminalTable(_Display):
         self._live.stop()
 
     def _table(self) -> Any:
+        """Return the table, for the thread of rich: an error there would end only that thread."""
+        try:
+            return "" if self._has_failed else self._made()
+        except Exception as error:
+            self._has_failed = True
+            log_failure(self, "its table", error)
+            return ""
+
+    def _made(self) -> Any:
         from rich.table import Table
 
         table = Table(*self.titles(), title=self.summary(), title_justify="left")
@@ -249,7 +277,7 @@ class TerminalTable(_Display):
         return table
 
 
-class NotebookTable(_Display):
+class NotebookTable(_Progress):
     """A table that changes, in a notebook."""
 
     def on_start(self, result: SearchResult) -> None:
@@ -257,7 +285,7 @@ class NotebookTable(_Display):
 
         super().on_start(result)
         self._html = HTML
-        self._shown_at = monotonic()
+        self._shown_at = self._now()
         self._handle = display(HTML(self._table()), display_id=True)
 
     def on_report(self, trial: Trial, metrics: dict[str, Any]) -> None:
@@ -270,9 +298,9 @@ class NotebookTable(_Display):
         self._handle.update(self._html(self._table()))
 
     def _change(self) -> None:
-        if monotonic() - self._shown_at >= _EVERY:
+        if self._now() - self._shown_at >= _EVERY:
             self._handle.update(self._html(self._table()))
-            self._shown_at = monotonic()
+            self._shown_at = self._now()
 
     def _table(self) -> str:
         return html_table(self.summary(), self.titles(), self.rows())

@@ -23,6 +23,7 @@ from itertools import accumulate
 from typing import Any
 
 from lazyflow import config
+from lazyflow.clock import Deadline
 from lazyflow.tune.space import OptunaSampler, Space, leaves_of
 from lazyflow.tune.trial import COMPLETED, FAILED, Trial, loss
 
@@ -45,7 +46,7 @@ class SearchResult:
     total
         The number of trials of the search, including those not made.
     deadline
-        The time at which it ends, by `time.monotonic`; None: never.
+        When it ends.
     was_interrupted
         Whether Ctrl-C ended the search.
 
@@ -61,7 +62,7 @@ class SearchResult:
     """
 
     def __init__(
-        self, space: Space, metric: str, mode: str, total: int, deadline: float | None
+        self, space: Space, metric: str, mode: str, total: int, deadline: Deadline
     ) -> None:
         self.trials: list[Trial] = []
         self.space = space

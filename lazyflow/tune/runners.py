@@ -25,7 +25,6 @@ import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyflow.api.actors import actor
@@ -171,9 +170,9 @@ class Slot:
         self.future: Future | None = None
         self.stopped: Future | None = None
 
-    def begin(self, trial: Trial, order: TrialOrder) -> None:
+    def begin(self, trial: Trial, order: TrialOrder, now: float) -> None:
         """Begin a trial."""
-        self.trial, self.began = trial, monotonic()
+        self.trial, self.began = trial, now
         self.future = self.runner.begin(order, self._loaded)
 
     def go_on(self) -> None:

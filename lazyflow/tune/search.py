@@ -31,9 +31,11 @@ import numpy as np
 from lazyflow import config as settings
 from lazyflow.api.evaluate import SchedulerLike, scheduler_or_default
 from lazyflow.api.waiting import wait
+from lazyflow.clock import Clock, Deadline
 from lazyflow.errors import WorkerDied
+from lazyflow.logs import log_failure
 from lazyflow.store.protected import protected
-from lazyflow.tune.callbacks import Callback, display_of
+from lazyflow.tune.callbacks import Callback, Display, display_of
 from lazyflow.tune.result import SearchResult
 from lazyflow.tune.runners import Runners, Slot, TrialReturned, run_here
 from lazyflow.tune.space import Space, gridded, sampler_of
@@ -56,7 +58,7 @@ _TRIALS = 10  # by default
 _TICK = 1.0  # seconds, at most, between looks at the time that is left
 
 
-@dataclass
+@dataclass(frozen=True)
 class SearchSettings:
     """The arguments of `run`, with which `resume` continues."""
 
@@ -111,8 +113,9 @@ class Search:
     function: Callable[..., Any]
     data: dict[str, Any]
     callbacks: Sequence[Callback]
-    folder: SearchFolder | None
-    deadline: float | None
+    folder: SearchFolder | None = None
+    time_budget: float | None = None
+    now: Clock = monotonic
 
     def __post_init__(self) -> None:
         given = self.given
@@ -122,6 +125,7 @@ class Search:
         if given.sampler == "grid":
             space, per = gridded(space), per or 1
         self.space = space
+        self.deadline = Deadline(self.time_budget, self.now)
         total = (per or _TRIALS) * space.combinations
         self.result = SearchResult(space, given.metric, given.mode, total, self.deadline)
         self.sign, self.trials = self.result.sign, self.result.trials
@@ -154,9 +158,8 @@ class Search:
     def go(self, scheduler: Any, workers: int | None) -> SearchResult:
         """Run all trials; return the results so far, also after Ctrl-C or when the time is over."""
         with ExitStack() as ends:
-            for callback in self.callbacks:
-                callback.on_start(self.result)
             result = self.result
+            self._tell(lambda each: each.on_start(result))
             ends.callback(self._end, result)
             try:
                 if scheduler.name == "sync":
@@ -177,17 +180,27 @@ class Search:
         for trial in self.trials:
             if trial.status in (RUNNING, PAUSED):
                 trial.status = PENDING  # `resume` goes on with it
+        self._tell(lambda each: each.on_end(result))
+
+    def _tell(self, hook: Callable[[Callback], None]) -> None:
+        """Call a hook of all callbacks; a `Display` that raises is logged, and called no more."""
         for callback in self.callbacks:
-            callback.on_end(result)
+            try:
+                hook(callback)
+            except Exception as error:
+                if not isinstance(callback, Display):
+                    raise
+                self.callbacks = [each for each in self.callbacks if each is not callback]
+                log_failure(callback, "a search", error)
 
     def _go_here(self) -> None:
         data = {name: protected(value, False) for name, value in self.data.items()}
-        while not self._is_late() and (trial := self._next()) is not None:
+        while not self.deadline.is_over() and (trial := self._next()) is not None:
             self._start(trial)
             self._run_here(trial, data)
 
     def _run_here(self, trial: Trial, data: dict[str, Any]) -> None:
-        began = monotonic()
+        began = self.now()
         broken: list[Exception] = []
 
         def heard(report: TrialReport) -> bool:
@@ -198,7 +211,7 @@ class Search:
                 return False
             if decision is not TrialDecision.CONTINUE:
                 self._leave(trial, decision)
-            return decision is TrialDecision.CONTINUE and not self._is_late()
+            return decision is TrialDecision.CONTINUE and not self.deadline.is_over()
 
         try:
             returned = run_here(self.function, data, trial.order(), heard)
@@ -210,18 +223,18 @@ class Search:
             if returned is not None:
                 self._returned(trial, returned.value)
         finally:
-            trial.seconds += monotonic() - began
+            trial.seconds += self.now() - began
 
     def _go_there(self, runners: Runners) -> None:
         while True:
-            while not self._is_late() and (self._waiting or self._todo):
+            while not self.deadline.is_over() and (self._waiting or self._todo):
                 slot = runners.free_slot()
                 if slot is None:
                     break
                 trial = self._next()
                 assert trial is not None
                 self._start(trial)
-                slot.begin(trial, trial.order())
+                slot.begin(trial, trial.order(), self.now())
             busy = runners.busy()
             wait([slot.future for slot in busy], min(1, len(busy)), self._tick())
             for slot in busy:
@@ -229,14 +242,14 @@ class Search:
                     self._heard(runners, slot)
             if not busy:
                 runners.settle()
-            if not busy or self._is_late():
+            if not busy or self.deadline.is_over():
                 return
 
     def _heard(self, runners: Runners, slot: Slot) -> None:
         """Handle the outcome of a step of a trial."""
         trial, future = slot.trial, slot.future
         assert trial is not None and future is not None
-        now = monotonic()
+        now = self.now()
         trial.seconds += now - slot.began
         slot.began = now
         try:
@@ -262,12 +275,9 @@ class Search:
             slot.stop()
             self._leave(trial, decision)
 
-    def _is_late(self) -> bool:
-        return self.deadline is not None and monotonic() >= self.deadline
-
     def _tick(self) -> float:
-        left = _TICK if self.deadline is None else self.deadline - monotonic()
-        return max(0.0, min(_TICK, left))
+        left = self.deadline.left()
+        return _TICK if left is None else min(_TICK, left)
 
     # -- trials -----------------------------------------------------------------------------
 
@@ -291,8 +301,7 @@ class Search:
         trial.order()
         if self.folder is not None:
             self.folder.begin(trial)
-        for callback in self.callbacks:
-            callback.on_trial_start(trial)
+        self._tell(lambda each: each.on_trial_start(trial))
 
     def _reported(self, trial: Trial, report: TrialReport) -> TrialDecision:
         """Take a report in; return the decision on the trial."""
@@ -303,8 +312,7 @@ class Search:
             self.folder.report(trial, report.metrics)
             if report.state is not None:
                 self.folder.keep_state(trial, self.given.keep_checkpoints)
-        for callback in self.callbacks:
-            callback.on_report(trial, report.metrics)
+        self._tell(lambda each: each.on_report(trial, report.metrics))
         return self._decide(trial, len(trial.history), report.metrics)
 
     def _decide(self, trial: Trial, step: int, metrics: dict[str, Any]) -> TrialDecision:
@@ -400,8 +408,7 @@ class Search:
         if self.folder is not None:
             self.folder.note(trial)
         self._tell_end(trial)
-        for callback in self.callbacks:
-            callback.on_trial_end(trial)
+        self._tell(lambda each: each.on_trial_end(trial))
 
     def _tell_end(self, trial: Trial) -> None:
         found = loss(trial.value(self.metric), self.sign)
@@ -606,7 +613,5 @@ def _search(
             raise TypeError(f"callbacks must be tune.Callback objects; got {callback!r:.100}")
     if time_budget is not None and not 0 < time_budget < math.inf:
         raise ValueError(f"time_budget must be seconds, more than 0; got {time_budget!r}")
-    deadline = None if time_budget is None else monotonic() + time_budget
-    return Search(
-        given, fn, dict(data or {}), (*callbacks, *display_of(verbose)), folder, deadline
-    )
+    callbacks = (*callbacks, *display_of(verbose))
+    return Search(given, fn, dict(data or {}), callbacks, folder, time_budget)

@@ -4,7 +4,6 @@ import asyncio
 import concurrent.futures
 import gc
 import operator
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from engine_schedulers import CONCURRENT, SCHEDULERS
+from waiting import until
 
 import lazyflow
 from lazyflow import Future, TaskTimeout, as_completed, config, delayed, submit, wait
@@ -104,10 +104,7 @@ def test_a_finished_future_keeps_no_argument() -> None:
     f = submit(lambda _: 1, thing)
     assert f.result() == 1
     del thing
-    end = time.monotonic() + PATIENCE
-    while known() is not None and time.monotonic() < end:
-        gc.collect()
-    assert known() is None
+    assert until(lambda: gc.collect() >= 0 and known() is None, PATIENCE)
 
 
 @pytest.mark.parametrize("batch", ["auto", 2])

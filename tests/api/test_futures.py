@@ -32,6 +32,7 @@ from lazyflow import (
     submit,
     wait,
 )
+from lazyflow.interrupts import _Bell
 from lazyflow.schedulers import sync
 from lazyflow.testing.signals import Gate
 
@@ -189,23 +190,17 @@ def test_what_was_submitted_runs_though_nobody_holds_it(scheduled: str) -> None:
 
 
 @pytest.mark.parametrize("timeout", [float("inf"), 1e300, 1e8])
-def test_a_timeout_may_be_of_any_length(scheduled: str, timeout: float) -> None:
-    entered, go_on = Gate(), Gate()
+def test_a_timeout_may_be_of_any_length(
+    scheduled: str, timeout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep, sleep = Gate(), _Bell.sleep
 
-    def late() -> None:
-        entered.wait()
-        threading.Event().wait(0.05)  # longer than a wait that needs no descriptor
-        go_on.open()
+    def telling(bell: _Bell, timeout: float | None) -> None:
+        asleep.open()
+        sleep(bell, timeout)
 
-    def task() -> bool:
-        entered.open()
-        return bool(go_on.wait())
-
-    thread = threading.Thread(target=late)
-    thread.start()
-    future = submit(task)
-    assert future.result(timeout=timeout)
-    thread.join()
+    monkeypatch.setattr(_Bell, "sleep", telling)
+    assert submit(asleep.wait).result(timeout=timeout) is True
 
 
 def test_a_dropped_future_frees_its_value(scheduled: str) -> None:

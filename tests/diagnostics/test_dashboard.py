@@ -14,11 +14,11 @@ import sys
 import threading
 import weakref
 from contextlib import closing, contextmanager, suppress
-from time import perf_counter
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from waiting import FakeClock
 from waiting import until as comes
 
 import lazyflow
@@ -151,13 +151,21 @@ def test_memory_of_workers(page):
     assert name.startswith("process ") and resident > 10_000_000
 
 
-def test_advice_on_what_ran(page, monkeypatch):
-    monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0.7)
-    gate = Gate()
-    with stream(page) as found:
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of what is recorded and of monitors."""
+    made = FakeClock()
+    for module in ("schedulers.core.observing", "diagnostics.profiling.recording"):
+        monkeypatch.setattr(f"lazyflow.{module}.perf_counter", made)
+    return made
+
+
+def test_advice_on_what_ran(clock, monkeypatch):
+    monkeypatch.setattr("lazyflow.diagnostics.dashboard.server.Monitor", lambda: Monitor(clock))
+    with lazyflow.dashboard() as page, stream(page) as found:
         for _ in range(5):
             compute(delayed(abs)(-1), scheduler="threads")
-            gate.wait(0.15)  # the caller's own work
+            clock.now += 1.5  # the caller's own work
         compute(delayed(abs)(-1), scheduler="threads")
         news = until(found, lambda news: news["advice"])
     place, seen, why, do = news["advice"][0]
@@ -178,24 +186,24 @@ def waits(gate, barrier):
     ],
     ids=["interpreter lock", "threads of BLAS"],
 )
-def test_advice_on_what_used_the_cpu(monkeypatch, own, whole, seen):
+def test_advice_on_what_used_the_cpu(clock, monkeypatch, own, whole, seen):
     # What the machine counts, as it would be: of each thread, of the process, and of idle cores.
     for name, rate in {
         "lazyflow.schedulers.core.observing.thread_time": own,
         "lazyflow.diagnostics.profiling.recording.process_time": whole,
         "lazyflow.diagnostics.dashboard.monitor.idle_seconds": os.cpu_count(),
     }.items():
-        monkeypatch.setattr(name, lambda rate=rate: rate * perf_counter())
+        monkeypatch.setattr(name, lambda rate=rate: rate * clock())
     monkeypatch.setattr("lazyflow.config.cpu_count", lambda: 2)
     monkeypatch.setattr("lazyflow.diagnostics.dashboard.monitor._MIN_SECONDS", 0)
-    gate, barrier, monitor = Gate(), Barrier(3), Monitor()
+    gate, barrier, monitor = Gate(), Barrier(3), Monitor(clock)
     always_observers.append(monitor)
     try:
         works = [delayed(waits, pure=False)(gate, barrier) for _ in range(2)]
         pending = persist(*works, scheduler="threads", num_workers=2)
         barrier.wait()
         monitor.take_in()
-        gate.wait(0.15)
+        clock.now += 1
         monitor.take_in()
         gate.open()
         compute(*pending)
@@ -286,11 +294,7 @@ def test_values_are_not_kept_by_it(page):
     weakref.finalize(value, gone.set)
     compute(delayed(type)(value))
     del value
-    for _ in range(100):
-        gc.collect()
-        if gone.wait(0.1):
-            break
-    assert gone.is_set()
+    assert comes(lambda: gc.collect() >= 0 and gone.is_set())
 
 
 # -- whom it answers ------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import types
 from typing import Any
 
 import pytest
+from waiting import FakeClock
 
 import lazyflow
 from lazyflow import ProgressBar, compute, delayed, persist, wait
@@ -356,3 +357,19 @@ def test_any_standard_error_will_do(stream: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stderr", stream)
     with ProgressBar():
         assert delayed(abs)(-1).compute() == 1
+
+
+def test_it_is_drawn_again_when_the_interval_is_over(bars: list[FakeBar]) -> None:
+    clock = FakeClock()
+
+    def step(x: int) -> int:
+        clock.now += 4
+        return x + 1
+
+    x: Any = 0
+    for _ in range(9):
+        x = delayed(step)(x)
+    with ProgressBar(minimum=10, interval=8, now=clock):
+        compute(x, scheduler="sync")
+    (bar,) = bars
+    assert [n for n, _ in bar.seen[1:]] == [3, 5, 7, 9, 9]

@@ -6,10 +6,12 @@ import sys
 
 import pytest
 
-from lazyflow import delayed
+from lazyflow import compute, delayed
+from lazyflow.api.evaluate import observers
 from lazyflow.graph import plan
 from lazyflow.graph.plan import PASSES, Plan, PlanPass, explain_plan, make_plan
 from lazyflow.graph.spec import RULES, broken_rules, check
+from lazyflow.schedulers.core.base import Observer
 
 inc = delayed(lambda x: x + 1)
 add = delayed(lambda x, y: x + y)
@@ -142,6 +144,41 @@ def test_the_suite_checks_plans_after_every_pass(at, monkeypatch):
         make_plan([inc(1)])
     monkeypatch.setattr(plan, "check_plan", None)
     make_plan([inc(1)])
+
+
+EDITS = {
+    "outputs": lambda made: made.outputs.reverse(),  # the rules above allow it
+    "needs": lambda made: made.needs.__setitem__(0, 7),
+    "consumers": lambda made: made.consumers[1].append(1),
+    "inputs": lambda made: made.inputs.append(None),
+    "tasks": lambda made: made.tasks.reverse(),
+    "slow": lambda made: made.slow.add(0),
+    "priorities": lambda made: made.priorities.update({1: 5}),
+}
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
+@pytest.mark.parametrize("field", EDITS)
+def test_a_plan_that_is_edited_in_its_run_is_found_at_the_end(field, scheduler, monkeypatch):
+    class Edits(Observer):
+        def task_ended(self, run, i):
+            ended.append(i)
+            if len(ended) == 4:  # so that the run itself is not led astray
+                EDITS[field](run.plan)
+
+    ended, x = [], inc(inc(1))
+    wanted = [add(x, x), inc(x)]
+    token = observers.set((Edits(),))
+    try:
+        words = f"a plan of 4 tasks was edited while it ran: its {field}\\."
+        with pytest.raises(AssertionError, match=words):
+            compute(wanted, scheduler=scheduler, num_workers=1)
+        ended.clear()
+        monkeypatch.setattr(plan, "watch_plan", None)
+        if field in ("slow", "priorities"):
+            assert compute(wanted, scheduler=scheduler, num_workers=1) == ([6, 4],)
+    finally:
+        observers.reset(token)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import lazyflow
+from lazyflow.testing.signals import Gate
 
 LIMIT = 30.0  # seconds: nothing is as slow as that
 
@@ -194,36 +195,49 @@ def after(gate: Any, value: Any) -> Any:
     return value
 
 
-def slowly(x: Any) -> Any:
-    """Return it after a moment, so that whoever returns the future of this is there before."""
-    time.sleep(0.03)
+async def awaited(x: Any) -> Any:
+    await asyncio.sleep(0)
     return x
 
 
-async def slowly_awaited(x: Any) -> Any:
-    await asyncio.sleep(0.03)
+#: `is_made`: the thread is about to return a value, and may have to make it before.
+_here = threading.local()
+
+
+def made_later(gate: Any, x: Any) -> Any:
+    if not getattr(_here, "is_made", False):
+        gate.wait()
     return x
 
 
 @lazyflow.actor
-class Slow:
-    def slowly(self, x: Any) -> Any:
-        return slowly(x)
+class Later:
+    def make(self, gate: Any, x: Any) -> Any:
+        return made_later(gate, x)
 
 
 def unfinished(form: str, scheduler: str) -> Any:
     """Return a value 1 that a scheduler has yet to make, in one of some forms."""
+    gate, _here.is_made = Gate(), True
+    try:
+        return _unfinished(form, scheduler, gate)
+    finally:
+        _here.is_made = False
+        gate.open()
+
+
+def _unfinished(form: str, scheduler: str, gate: Gate) -> Any:
     if form == "lazy":
-        return lazyflow.delayed(slowly)(1)
+        return lazyflow.delayed(made_later)(gate, 1)
     if form == "coroutine":
-        return slowly_awaited(1)
+        return awaited(1)
     if form == "call of an actor":
-        return Slow.options(scheduler=scheduler)().slowly(1)
+        return Later.options(scheduler=scheduler)().make(gate, 1)
     if form == "chain":
         return lazyflow.delayed(unfinished)("submitted", scheduler)
     with lazyflow.config.set(scheduler=scheduler):
-        future = lazyflow.submit(slowly, 1)
-        (kept,) = lazyflow.persist(lazyflow.delayed(slowly)(1))
+        future = lazyflow.submit(made_later, gate, 1)
+        (kept,) = lazyflow.persist(lazyflow.delayed(made_later)(gate, 1))
     return {"submitted": future, "persisted": kept, "user": lazyflow.delayed(abs)(kept)}[form]
 
 

@@ -10,26 +10,29 @@ import textwrap
 import pytest
 from engine_schedulers import CONCURRENT, skip_without_threads_at_the_end
 
-from lazyflow.testing.signals import Tally
+from lazyflow.testing.signals import Gate, Level, Tally
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
 
 HEAD = """
-import os, pickle, sys, time
+import os, pickle, sys, threading, time
 import lazyflow
 from lazyflow import config, submit, delayed, persist
-tally = pickle.loads({ran!r})
+tally, running, main_is_over = pickle.loads({signals!r})
+def this_is_all():  # what is known last is called first
+    threading._register_atexit(main_is_over.open)
 def run(i):
-    time.sleep(0.01)
+    main_is_over.wait()
     return tally.add(i)
 def wait(i=0):
     tally.add("began")
+    running.up()
     time.sleep(60)
     return tally.add(i)
 @lazyflow.actor
 class Counter:
     def add(self, i):
-        time.sleep(0.01)
+        main_is_over.wait()
         return tally.add(i)
 if __name__ == "__main__":
     config.set(scheduler={scheduler!r}, num_workers=2)
@@ -40,9 +43,9 @@ class Script:
     """A program that notes in a file what its tasks do."""
 
     def __init__(self, folder, scheduler, body):
-        self.tally = Tally()
+        self.signals = Tally(), Level(), Gate()
         path = folder / "program.py"
-        head = HEAD.format(ran=pickle.dumps(self.tally), scheduler=scheduler)
+        head = HEAD.format(signals=pickle.dumps(self.signals), scheduler=scheduler)
         path.write_text(head + textwrap.indent(textwrap.dedent(body), "    "))
         self.process = subprocess.Popen(
             [sys.executable, str(path)], env=ENV, cwd=folder, text=True,
@@ -52,7 +55,7 @@ class Script:
         """Return the exit code, what was told on stderr by lazyflow, and what ran."""
         _, err = self.process.communicate(timeout=120)
         told = [line for line in err.splitlines() if line.startswith("lazyflow:")]
-        return self.process.returncode, told, self.tally.items()
+        return self.process.returncode, told, self.signals[0].items()
 
 
 @pytest.mark.parametrize("scheduler", CONCURRENT)
@@ -64,6 +67,7 @@ def test_what_was_submitted_is_done(tmp_path, scheduler, how):
     code, told, ran = Script(tmp_path, scheduler, f"""
         for i in range(10):
             submit(run, i)
+        this_is_all()
         {how}
     """).end()
     assert code == {"": 0, "sys.exit(3)": 3, "1 / 0": 1}[how]
@@ -79,6 +83,7 @@ def test_calls_of_actors_are_done(tmp_path, scheduler):
         for i in range(10):
             counter.add(i)
         Counter().add(10)
+        this_is_all()
     """).end()
     assert (code, told) == (0, [])
     assert sorted(ran) == list(range(11))
@@ -94,6 +99,7 @@ def test_what_depends_on_it_and_what_it_submits_is_done(tmp_path, scheduler):
         futures += [submit(run, f) for f in futures]
         submit(again, 0)
         del futures
+        this_is_all()
     """).end()
     assert (code, told, len(ran)) == (0, [], 12)
     assert {100, 200}.issubset(ran)
@@ -122,8 +128,7 @@ def test_ctrl_c_says_what_is_dropped(tmp_path, scheduler):
     script = Script(tmp_path, scheduler, """
         for i in range(2):
             submit(wait, i)
-        while len(tally) < 2:
-            time.sleep(0.01)
+        running.wait_for(2)
         print("ready", flush=True)
         time.sleep(60)
     """)
@@ -145,8 +150,7 @@ def test_what_is_persisted_is_for_the_program_alone(tmp_path):
     """Nobody can ask for it any more."""
     code, told, ran = Script(tmp_path, "threads", """
         kept = persist([delayed(wait)(i) for i in range(4)])
-        while len(tally) < 2:
-            time.sleep(0.01)
+        running.wait_for(2)
     """).end()
     assert code == 0
     assert [line.split(", made")[0] for line in told] == [

@@ -1,22 +1,20 @@
 """Ctrl-C, SIGTERM, the end of a script and fork, by really sending signals to child processes.
 
 A child prints a line when it is where the test wants it, and the test reads that line: nobody
-sleeps to wait. Every read and every wait has a hard limit.
+sleeps to wait. Every read and every wait has a hard limit, and tasks sleep for longer: who answers
+within it has not waited for them.
 """
 
 import os
 import signal
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 
 import pytest
 from signalled_child import Child
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals")
-
-PROMPT = 1.0  # seconds from a signal to the answer
 
 #: Ways of the main thread to wait; each has one task that runs and others queued behind it.
 WAITS = {
@@ -50,9 +48,8 @@ def test_ctrl_c_ends_the_wait_while_a_task_sleeps_in_c(how: str) -> None:
         if executor: os._exit(0)  # its threads are not daemons
     """) as child:
         child.expect("ready")
-        at = child.interrupt()
+        child.interrupt()
         child.expect("interrupted")
-        assert time.monotonic() - at < PROMPT
         told = child.expect("started")
         # Only the task that runs began, and only its thread is left: it can't be ended.
         assert told == f"started 1 left {0 if how == 'sync' else 1}"
@@ -73,9 +70,8 @@ def test_ctrl_c_while_persist_waits_for_its_turn() -> None:
         leave(1)
     """) as child:
         child.expect("ready")
-        at = child.interrupt()
+        child.interrupt()
         assert child.expect("interrupted") == "interrupted <Delayed sleeper: pending>"
-        assert time.monotonic() - at < PROMPT
         assert child.expect("started") == "started 1 left 1"
         assert child.end() == (0, "", "")
 
@@ -105,15 +101,15 @@ def test_ctrl_c_while_a_compiled_kernel_runs_without_the_gil() -> None:
         leave()
     """) as child:
         child.expect("ready")
-        at = child.interrupt()
+        child.interrupt()
         child.expect("interrupted")
-        assert time.monotonic() - at < PROMPT
         child.expect("started")
         assert child.end() == (0, "", "")
 
 
 def test_a_second_ctrl_c_ends_the_program() -> None:
     with Child("""
+        lazyflow.interrupts.EXIT_GRACE = 600
         try:
             compute(delayed(sleeper)())
         except KeyboardInterrupt:
@@ -125,9 +121,8 @@ def test_a_second_ctrl_c_ends_the_program() -> None:
         child.interrupt()
         child.expect("interrupted")
         child.expect("ready")
-        at = child.interrupt()
+        child.interrupt()
         code, _, err = child.end()
-        assert time.monotonic() - at < PROMPT + 0.5  # Python's own end included
         assert code in (-signal.SIGINT, 1, 130)  # 1 with `python -c`
         assert err.strip().splitlines()[-1] == "KeyboardInterrupt"
 
@@ -137,26 +132,23 @@ def test_ctrl_c_at_the_end_ends_the_wait_for_running_tasks() -> None:
         x = persist(delayed(sleeper)())
         begun.wait()
         from lazyflow.schedulers import threads
-        now = time.monotonic
-        def telling():  # the wait begins with a look at the clock
+        def telling(grace):  # the wait begins as its deadline is made
             ready()
-            return now()
-        threads.monotonic = telling
+            return lazyflow.clock.Deadline(600)
+        threads.Deadline = telling
     """) as child:
         child.expect("ready")  # the task
         child.expect("ready")  # the end
-        at = child.interrupt()
+        child.interrupt()
         code, _, err = child.end()
-        assert time.monotonic() - at < PROMPT
         assert (code, err) in ((0, ""), (-signal.SIGINT, ""))
 
 
 def test_sigterm_ends_the_program() -> None:
     with Child("compute([delayed(sleeper)() for _ in range(4)], num_workers=2)") as child:
         child.expect("ready")
-        at = child.interrupt(signal.SIGTERM)
+        child.interrupt(signal.SIGTERM)
         code, _, err = child.end()
-        assert time.monotonic() - at < PROMPT
         assert (code, err) == (-signal.SIGTERM, "")
 
 
@@ -181,15 +173,13 @@ def test_the_end_of_a_script_names_what_still_runs_and_starts_nothing() -> None:
     with Child("""
         def slow(*_):
             ready()
-            time.sleep(60)
+            time.sleep(600)
         queued = [delayed(lambda: print("queued ran", flush=True))() for _ in range(5)]
         x = persist([delayed(slow)(), *queued], num_workers=1)
         begun.wait()
     """) as child:
         child.expect("ready")
-        at = time.monotonic()
         code, out, err = child.end()
-        assert time.monotonic() - at < 2.0 + PROMPT
         assert (code, out) == (0, "")
         (line,) = err.splitlines()
         assert line.startswith("lazyflow: still running when Python ended: slow, made at <string>:")
@@ -197,15 +187,14 @@ def test_the_end_of_a_script_names_what_still_runs_and_starts_nothing() -> None:
 
 def test_the_end_of_a_script_says_nothing_when_nothing_runs() -> None:
     with Child("""
+        lazyflow.interrupts.EXIT_GRACE = 600
         assert compute([delayed(abs)(-i) for i in range(100)]) == (list(range(100)),)
         x = persist(delayed(abs)(-1))
         wait(x)
         print("done", flush=True)
     """) as child:
         child.expect("done")
-        at = time.monotonic()
         assert child.end() == (0, "", "")
-        assert time.monotonic() - at < PROMPT
 
 
 def test_the_end_of_a_script_waits_for_a_task_that_is_about_to_end() -> None:

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -125,6 +124,19 @@ def wait_between(begun: Gate, end: Gate) -> None:
     end.wait(PATIENCE)
 
 
+@pytest.fixture
+def asleep(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set as the main thread goes to sleep: what comes then comes before or in its sleep."""
+    begins, sleep = threading.Event(), _Bell.sleep
+
+    def telling(bell: _Bell, timeout: float | None) -> None:
+        begins.set()
+        sleep(bell, timeout)
+
+    monkeypatch.setattr(_Bell, "sleep", telling)
+    return begins
+
+
 WAITS: dict[str, Callable[[Any, str], Any]] = {
     "compute": lambda x, on: compute(x, scheduler=on),
     "compute with a timeout": lambda x, on: compute(x, scheduler=on, timeout=PATIENCE),
@@ -135,28 +147,32 @@ WAITS: dict[str, Callable[[Any, str], Any]] = {
 
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 @pytest.mark.parametrize("way", WAITS)
-def test_an_interrupt_that_came_before_the_sleep(way: str, scheduler: str) -> None:
+def test_an_interrupt_that_came_before_the_sleep(
+    way: str, scheduler: str, asleep: threading.Event
+) -> None:
     """`interrupt_main` notes a signal and wakes nobody: as one that came just before the sleep."""
     begun, end = Gate(), Gate()
     x = delayed(wait_between)(begun, end)
+    is_raised, in_time = threading.Event(), []
 
     def later() -> None:
         begun.wait(PATIENCE)
-        time.sleep(0.1)  # into the wait proper; right whenever it comes
+        asleep.wait(PATIENCE)
         _thread.interrupt_main()
+        in_time.append(is_raised.wait(PATIENCE))
+        end.open()
 
     thread = threading.Thread(target=later)
     thread.start()
-    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         WAITS[way](x, scheduler)
-    assert time.monotonic() - began < PATIENCE / 2
+    is_raised.set()
     thread.join()
-    end.open()
+    assert in_time == [True]
     lazyflow.shutdown()
 
 
-def test_an_event_loop_hears_of_signals_that_came_during_a_wait() -> None:
+def test_an_event_loop_hears_of_signals_that_came_during_a_wait(asleep: threading.Event) -> None:
     """Who had the descriptor for signals has it again, with what was written meanwhile."""
     read, write = os.pipe()
     os.set_blocking(read, False)
@@ -169,7 +185,7 @@ def test_an_event_loop_hears_of_signals_that_came_during_a_wait() -> None:
 
         def later() -> None:
             begun.wait(PATIENCE)
-            time.sleep(0.1)  # as above
+            asleep.wait(PATIENCE)
             os.kill(os.getpid(), signal.SIGUSR1)
             end.open()
 

@@ -29,6 +29,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from lazyflow.api.evaluate import always_observers
+from lazyflow.clock import Clock
 from lazyflow.diagnostics.profiling.advice import Advice, Evidence, advice, memory_limit
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, Refusal, refusal
 from lazyflow.diagnostics.profiling.recording import (
@@ -42,6 +43,7 @@ from lazyflow.diagnostics.profiling.recording import (
 from lazyflow.diagnostics.profiling.records import RunRecord, TaskRecord
 from lazyflow.diagnostics.profiling.texts import shown
 from lazyflow.graph.task import Task, task_name
+from lazyflow.logs import log_failure
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer, ReportsInfo, provides
 from lazyflow.system import idle_seconds, process_usage
@@ -62,6 +64,8 @@ class AdviceWindow:
         The calls of actors, which it takes out.
     meter
         Has read memory and CPU use.
+    now
+        The clock by which tasks began and ended.
 
     Attributes
     ----------
@@ -74,8 +78,11 @@ class AdviceWindow:
     []
     """
 
-    def __init__(self, calls: ActorCalls, meter: UsageMeter) -> None:
+    def __init__(
+        self, calls: ActorCalls, meter: UsageMeter, now: Clock = perf_counter
+    ) -> None:
         self.found: list[Advice] = []
+        self._now = now
         self._calls = calls
         self._meter = meter
         self._clear()
@@ -84,7 +91,7 @@ class AdviceWindow:
         self._runs: list[Recording] = []
         self._spans = 0  # of those runs
         self._meter.drop_readings()
-        self._start, self._idle = perf_counter(), idle_seconds()
+        self._start, self._idle = self._now(), idle_seconds()
 
     def add(self, recording: Recording) -> None:
         """Add a run that is over."""
@@ -99,7 +106,7 @@ class AdviceWindow:
         --------
         >>> AdviceWindow(ActorCalls(), UsageMeter(tuple)).look()
         """
-        seconds = perf_counter() - self._start
+        seconds = self._now() - self._start
         words = Words()
         if not self._runs:
             self._calls.drop_records()  # of calls alone there is no advice
@@ -169,7 +176,8 @@ class Monitor(Observer):
     []
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Clock = perf_counter) -> None:
+        self._now = now
         self.wake: Callable[[], Any] = lambda: None
         self._raw: deque[tuple[Any, ...]] = deque()  # a method, and its arguments
         self._switching = Lock()
@@ -180,7 +188,7 @@ class Monitor(Observer):
         self._schedulers: dict[int, Any] = {}
         self._calls: deque[_Call] = deque(maxlen=_KEPT)
         self._told = 0  # calls ever
-        self._began = perf_counter()
+        self._began = now()
         self._workers: dict[str, int] = {}
         self._functions: dict[str, int] = {}
         self._done: Counter[int] = Counter()
@@ -192,7 +200,7 @@ class Monitor(Observer):
         self._calls_open: dict[int, WatchedCall] = {}  # by id
         self._seen: dict[int, float] = {}  # when they ran first, where their start is not known
         self._meter = UsageMeter(lambda: tuple(self._schedulers.values()))
-        self._window = AdviceWindow(self._calls_of_actors, self._meter)
+        self._window = AdviceWindow(self._calls_of_actors, self._meter, now)
 
     # -- by the threads that run tasks ------------------------------------------------------
 
@@ -203,7 +211,7 @@ class Monitor(Observer):
         self.wake()
 
     def task_started(self, run: AnyRun, i: int) -> None:
-        self._running[id(run), i] = run, perf_counter()
+        self._running[id(run), i] = run, self._now()
 
     def task_ran(
         self, run: AnyRun, i: int, worker: str, start: float, end: float, cpu: float | None,
@@ -216,7 +224,7 @@ class Monitor(Observer):
         self._raw.append((self._call, run, (i, worker, start, end, cpu, size)))
 
     def task_failed(self, run: AnyRun, i: int, error: BaseException) -> None:
-        self._raw.append((self._fail, run, i, perf_counter(), refusal(run, i, error)))
+        self._raw.append((self._fail, run, i, self._now(), refusal(run, i, error)))
 
     def arrays_planned(self, arrays: list[tuple[Any, ...]]) -> None:
         self._watch.planned(arrays)
@@ -234,12 +242,12 @@ class Monitor(Observer):
         self._raw.append((self._end_call, call))
 
     def run_ended(self, run: AnyRun) -> None:
-        self._raw.append((self._end, run, perf_counter()))
+        self._raw.append((self._end, run, self._now()))
 
     def _rest(self) -> None:
         """Watch no further runs until the waiting events were taken in."""
         with self._switching:
-            self._left_out_at = perf_counter()
+            self._left_out_at = self._now()
             if self in always_observers:
                 always_observers.remove(self)
                 self._rests = True
@@ -282,14 +290,14 @@ class Monitor(Observer):
         missed = min(self._told - since, len(self._calls))
         calls = islice(self._calls, len(self._calls) - missed, None)
         return {
-            "now": perf_counter() - self._began,
+            "now": self._now() - self._began,
             "count": self._told,
             "calls": [(*call[:2], round(call.start, 6), round(call.end, 6)) for call in calls],
             "workers": list(self._workers),
             "functions": list(self._functions),
             "progress": self._progress(),
             "runs": {"open": len(self._runs), "over": self._over},
-            "left_out": perf_counter() - self._left_out_at < _LATELY,
+            "left_out": self._now() - self._left_out_at < _LATELY,
             "open_calls": len(self._calls_open),
             "memory": list(self._memory()),
             "links": self._links(),
@@ -303,6 +311,14 @@ class Monitor(Observer):
         --------
         >>> Monitor().take_in()
         """
+        try:
+            self._take_in()
+        except Exception as error:
+            self.close()
+            self._raw.clear()
+            log_failure(self, "take_in", error)
+
+    def _take_in(self) -> None:
         while self._raw:
             method, *args = self._raw.popleft()
             method(*args)
@@ -358,7 +374,7 @@ class Monitor(Observer):
             self._totals[function] -= 1
             return
         self._failed[function] += call.failed
-        now = perf_counter()
+        now = self._now()
         self._ran(self._calls_of_actors.lane(call), function, call.start or now, call.end or now)
 
     def _fail(self, run: AnyRun, i: int, when: float, refused: Refusal | None) -> None:
@@ -385,7 +401,7 @@ class Monitor(Observer):
 
     def _progress(self) -> list[tuple[int, int, int, int, int, float]]:
         """Return for each function: done, failed, all, running now, for how long at most."""
-        now = perf_counter()
+        now = self._now()
         often: Counter[int] = Counter()
         longest: dict[int, float] = {}
         running = [

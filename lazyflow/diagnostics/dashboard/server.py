@@ -21,7 +21,6 @@ import asyncio
 import contextlib
 import hmac
 import json
-import logging
 import secrets
 import socket
 import threading
@@ -47,6 +46,7 @@ from lazyflow import config
 from lazyflow.api.decorator import delayed
 from lazyflow.api.evaluate import compute
 from lazyflow.diagnostics.dashboard.monitor import Monitor
+from lazyflow.logs import WARNING, log
 
 # -- who may ask the dashboard, and the headers of its answers ----------------------------
 #
@@ -183,8 +183,7 @@ class Server:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            logging.getLogger("lazyflow").warning(
-                "the dashboard can't take a connection: %s", error)
+            log(WARNING, "the dashboard can't take a connection: %s", error)
             self._loop.remove_reader(sock)
             self._loop.call_later(_AGAIN, self._accept_again, sock)
             return

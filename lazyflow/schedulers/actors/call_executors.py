@@ -23,9 +23,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from time import monotonic
 from typing import Any, Protocol
 
+from lazyflow.clock import Deadline
 from lazyflow.graph.kinds import COLLECTION, LAZY, kinds
 from lazyflow.schedulers.core.coroutines import to_the_end
 from lazyflow.schedulers.core.future import TaskFuture, wait_for
@@ -89,11 +89,11 @@ class _Threads:
         self._threads.append(thread)
         thread.start()
 
-    def join(self, deadline: float) -> bool:
+    def join(self, deadline: Deadline) -> bool:
         """Wait until all threads have ended; return whether they did in time."""
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - monotonic()))
+                thread.join(deadline.left())
         return not any(thread.is_alive() for thread in self._threads)
 
 

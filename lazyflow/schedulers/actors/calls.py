@@ -473,7 +473,7 @@ class PackedCall:
         return self.call.future.name
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Checkpoint:
     """How the state of an actor is saved and restored.
 
@@ -508,7 +508,7 @@ class Checkpoint:
             self.load(instance, state)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ActorSpec:
     """The description from which a scheduler makes an actor.
 

@@ -21,9 +21,9 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
-from time import monotonic
 from typing import Any
 
+from lazyflow.clock import Deadline
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.arguments import read_only
@@ -244,20 +244,19 @@ class ThreadActor:
             "the parent's. Ask for results before the fork, or make another here."
         ))
 
-    def join(self, deadline: float) -> list[str]:
+    def join(self, deadline: Deadline) -> list[str]:
         """Wait for running calls; return the names of those that still run at the deadline."""
         if self._executor.join(deadline):
             return []
         return [f"{job.call.future.name} (actor)" for job in tuple(self._object.running)]
 
 
-def shutdown(grace: float) -> list[str]:
-    """End all actors of this process; return the calls that still ran after `grace` seconds."""
+def shutdown(deadline: Deadline) -> list[str]:
+    """End all actors of this process; return the calls that still ran at the deadline."""
     actors = list(_alive.living())
     _alive.clear()
     for actor in actors:
         actor.stop()
-    deadline = monotonic() + grace
     return [name for actor in actors for name in actor.join(deadline)]
 
 

@@ -64,7 +64,7 @@ class MakeActor(NamedTuple):
     waiting: tuple[Any, ...] | None
 
 
-@dataclass
+@dataclass(frozen=True)
 class ProcessEnd:
     """Facts about the end of an actor's process.
 

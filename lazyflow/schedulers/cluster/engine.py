@@ -6,7 +6,6 @@ runs all steps of runs and actors one after the other.
 
 from __future__ import annotations
 
-import logging
 import pickle
 import threading
 from abc import ABC, abstractmethod
@@ -23,7 +22,9 @@ from types import MethodType
 from typing import Any
 from weakref import ref
 
+from lazyflow.clock import Clock
 from lazyflow.graph.options import Options
+from lazyflow.logs import ERROR, log
 from lazyflow.schedulers.actors.ports import ActorLink
 from lazyflow.schedulers.actors.remote_actor import RemoteActor
 from lazyflow.schedulers.cluster.outcome import GroupOutcome
@@ -93,7 +94,8 @@ class Engine(ABC):
 
     has_priorities = True
 
-    def __init__(self) -> None:
+    def __init__(self, now: Clock = monotonic) -> None:
+        self.now = now
         self.packed_functions = FunctionCache(pack_function)
         self.costs: OrderedDict[bytes, float] = OrderedDict()
         self.sizes: OrderedDict[bytes, int] = OrderedDict()
@@ -117,13 +119,13 @@ class Engine(ABC):
 
         Called in the engine's thread.
         """
-        due = monotonic() + seconds
+        due = self.now() + seconds
         heappush(self._later, (due, next(_numbers), ref(step.__self__), step.__func__))
 
     def _next(self) -> Any:
         while self._later:
             try:
-                return self._steps.get(timeout=max(self._later[0][0] - monotonic(), 0.0))
+                return self._steps.get(timeout=max(self._later[0][0] - self.now(), 0.0))
             except Empty:
                 _, _, known, function = heappop(self._later)
                 thing = known()
@@ -148,7 +150,7 @@ class Engine(ABC):
                     _tell_story(bug, runs[0])
                     runs[0].cancel(self.translated(bug))
                 else:
-                    logging.getLogger("lazyflow").exception("a step of an engine failed")
+                    log(ERROR, "a step of an engine failed", error=bug)
                 del concerned, runs
             item = step = details = None  # hold nothing meanwhile
 

@@ -42,13 +42,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 from heapq import heappop, heappush
 from itertools import count
-from time import monotonic
 from typing import Any, NamedTuple
 
 from lazyflow import config
+from lazyflow.clock import Clock
 from lazyflow.graph.grouping import Limits, clusters
 from lazyflow.graph.items import Item
 from lazyflow.graph.options import Options
@@ -241,7 +241,7 @@ class GroupQueue:
 
     def __init__(
         self, plan: Plan, engine: Engine, failed: Mapping[int, BaseException], limit: int | None,
-        leaves: Mapping[int, Any], crash_retries: int, now: Callable[[], float] = monotonic,
+        leaves: Mapping[int, Any], crash_retries: int, now: Clock,
     ) -> None:
         self.plan = plan
         self.engine = engine

@@ -141,7 +141,9 @@ class EngineRun(OffloadedRun):
         limit = request.num_workers
         self.inputs = RunValues(engine, engine.annotated_retries())
         self.queue = GroupQueue(
-            plan, engine, self.failed, limit, self.inputs.leaves, request.crash_retries)
+            plan, engine, self.failed, limit, self.inputs.leaves, request.crash_retries,
+            engine.now,
+        )
         self.under_way: dict[int, TaskGroup] = {}
         self.suspects = Suspects(self.queue)
         self.errors: dict[int, BaseException] = {}

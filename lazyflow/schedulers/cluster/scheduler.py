@@ -13,9 +13,9 @@ from __future__ import annotations
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from time import monotonic
 from typing import Any
 
+from lazyflow.clock import Deadline
 from lazyflow.errors import LazyflowWarning
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.plan import Plan
@@ -122,9 +122,9 @@ class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):
                 engine.post(actor.cancel, shut_down(actor.spec.label))
                 engine.post(done.set)
                 posted.append(done)
-        deadline = monotonic() + _GRACE
+        deadline = Deadline(_GRACE)
         for done in posted:
-            done.wait(max(0.0, deadline - monotonic()))
+            done.wait(deadline.left())
 
     def leave(self) -> None:
         """In the child of a fork, refuse calls: actors and threads are the parent's."""

@@ -198,6 +198,7 @@ class Inside(SyncScheduler):
     """The scheduler of an engine's name inside its workers: the loop of sync, in this thread."""
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.name = name
 
 

@@ -33,6 +33,7 @@ from lazyflow.errors import Cancelled, TaskTimeout
 from lazyflow.finalizers import LastCall, WeakValues
 from lazyflow.graph.kinds import KEPT, kinds
 from lazyflow.interrupts import Event
+from lazyflow.logs import ERROR, log
 from lazyflow.schedulers.core.base import EndsTasks, provides
 from lazyflow.schedulers.core.errors.failures import notes_of, text_of, traceback_of
 from lazyflow.schedulers.core.task_resources import asleep, here
@@ -221,14 +222,12 @@ _told: WeakValues[_ToldError] = WeakValues()
 
 def log_unseen(told: _ToldError) -> None:
     """Log the error of a future, if neither that nor another one with this error was looked at."""
-    import logging  # 5 ms that a program without such errors does not pay
-
     if told.is_told:
         return
     told.is_told = True
     error = told.error
-    logging.getLogger("lazyflow").error(
-        "a future or persisted value that nobody looked at had failed: %s: %s (%s)",
+    log(
+        ERROR, "a future or persisted value that nobody looked at had failed: %s: %s (%s)",
         type(error).__name__, text_of(error), " ".join(notes_of(error)),
     )
 

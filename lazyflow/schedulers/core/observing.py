@@ -17,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias
 from lazyflow.finalizers import WeakTable
 from lazyflow.graph.kinds import KEPT, kinds
 from lazyflow.interrupts import is_users_interrupt
+from lazyflow.logs import log_failure
 from lazyflow.schedulers.core.base import AnyRun, Observer, Worker
 from lazyflow.schedulers.core.sampling import RunningTask
 from lazyflow.schedulers.core.task_resources import here
@@ -189,14 +190,17 @@ class RunObservers:
         self.members = [
             o for o in observers if _broken.get(o) is None and id(o) not in _broken_for_good
         ]
-        self.on_start = _overriding(self.members, "task_started")
-        self.on_end = _overriding(self.members, "task_ended")
-        self.on_ran = _overriding(self.members, "task_ran")
-        self.on_ran += [(o, _nowhere) for o in self.members if getattr(o, "keeps_times", False)]
+        self.on_start: list[_Hearing] = []
+        self.on_end: list[_Hearing] = []
+        self.on_ran: list[_Hearing] = []
         self._often = {
             "task_started": self.on_start, "task_ended": self.on_end, "task_ran": self.on_ran,
         }
         self.timer: TaskTimer | None = None
+        if self.members:
+            for event, heard in self._often.items():
+                heard += self._overriding(event)
+            self.on_ran += [(o, _nowhere) for o, keeps in self._asked("keeps_times") if keeps]
 
     def tell(
         self, event: Callable[Concatenate[Any, P], object], *details: P.args, **named: P.kwargs
@@ -204,9 +208,7 @@ class RunObservers:
         """Call a method of `Observer`, the event, on all observers that override it."""
         name = event.__name__
         hearing = self._often.get(name)
-        for observer, method in tuple(
-            _overriding(self.members, name) if hearing is None else hearing
-        ):
+        for observer, method in self._overriding(name) if hearing is None else tuple(hearing):
             try:
                 method(*details, **named)
             except BaseException as error:  # SystemExit too: it would end the thread
@@ -234,8 +236,7 @@ class RunObservers:
     @property
     def sampling(self) -> float:
         """The seconds between two samples of tasks in other processes; 0: no samples."""
-        asked = [getattr(observer, "sampling", 0.0) for observer in self.members]
-        return min(filter(None, asked), default=0.0)
+        return min([asked for _, asked in self._asked("sampling") if asked], default=0.0)
 
     def time_here(self) -> None:
         """Have the tasks timed that threads of this process call."""
@@ -265,6 +266,26 @@ class RunObservers:
         for heard in (self.members, *self._often.values()):
             heard.clear()
 
+    def _asked(self, name: str) -> list[tuple[Any, Any]]:
+        """Return the observers that have an attribute, each with its value."""
+        found = []
+        for observer in tuple(self.members):
+            try:
+                found.append((observer, getattr(observer, name)))
+            except AttributeError:
+                pass
+            except BaseException as error:
+                self._drop(observer, name, error)
+        return found
+
+    def _overriding(self, event: str) -> list[_Hearing]:
+        """Return the observers that override a method of `Observer`, each with its method."""
+        empty = getattr(Observer, event)
+        return [
+            (o, method) for o, method in self._asked(event)
+            if method is not None and getattr(method, "__func__", method) is not empty
+        ]
+
     def _drop(self, observer: Any, event: str, error: BaseException) -> None:
         """Ignore an observer that raised, in this run and later ones; log its first error."""
         if is_users_interrupt(error):
@@ -277,27 +298,8 @@ class RunObservers:
             first = _broken.setdefault(observer, mine)
         except TypeError:
             first = _broken_for_good.setdefault(id(observer), (observer, mine))[1]
-        if first is not mine:
-            return
-        import logging
-
-        try:
-            logging.getLogger("lazyflow").error(
-                "the observer %s failed in %s and is not called again; results are not affected",
-                type(observer).__name__, event, exc_info=error,
-            )
-        except Exception:  # a log handler that raises must not change results either
-            pass
-
-
-def _overriding(observers: list[Any], event: str) -> list[_Hearing]:
-    """Return the observers that override a method of `Observer`, each with its method."""
-    empty = getattr(Observer, event)
-    return [
-        (o, method)
-        for o in observers
-        if getattr(method := getattr(o, event, None) or empty, "__func__", method) is not empty
-    ]
+        if first is mine:
+            log_failure(observer, event, error)
 
 
 # -- values beyond the memory limit --------------------------------------------------------

@@ -18,12 +18,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from time import monotonic
 from types import CoroutineType
 from typing import Any
 
+from lazyflow.clock import NEVER, Deadline
 from lazyflow.errors import Cancelled
 from lazyflow.finalizers import Gone, gone
+from lazyflow.graph import plan as plans
 from lazyflow.graph.guards import is_open
 from lazyflow.graph.items import itemized
 from lazyflow.graph.kinds import ARRAY, COLLECTION, COPIED, ITERATOR, KEPT, LAZY, kinds, stored
@@ -83,12 +84,13 @@ class BaseRun(ABC):
         parent: tuple[Any, int] | None = None,
     ) -> None:
         self.plan = plan
+        self.edits = plans.watch_plan(plan) if plans.watch_plan is not None else None
         self.request = request
         self.scheduler = scheduler
         self.parent = parent
         #: Whatever the scheduler keeps with a run; a run made by a task shares its parent's.
         self.attached: Any = parent[0].attached if parent is not None else None
-        self.deadline: float | None = parent[0].deadline if parent is not None else None
+        self.deadline: Deadline = parent[0].deadline if parent is not None else NEVER
         self.values: list[Any] = [None] * plan.end
         self.stop: list[None] = []  # not empty: start nothing more
         self.leaf_values: dict[int, Any] = {}  # other values for leaves, in a rerun of a trace
@@ -177,6 +179,8 @@ class BaseRun(ABC):
         return names
 
     def _complete(self) -> None:
+        if self.edits is not None and (edited := self.edits()) is not None:
+            return self._fail(edited)
         try:
             self._closing.pop()
         except IndexError:
@@ -432,7 +436,7 @@ class Run(BaseRun):
         self.is_ranked = plan.by_number or bool(plan.priorities)
         self.ready: Any = PriorityQueue(plan) if self.is_ranked else plan.ready.copy()
         self.copied: set[int] = set()  # results of which each consumer gets a copy
-        if plan.slow or request.check_mutation or self.deadline:
+        if plan.slow or request.check_mutation or self.deadline is not NEVER:
             self.attention.append(None)
 
     def _begin_tasks(self) -> None:
@@ -643,7 +647,7 @@ class Run(BaseRun):
 
     def _call_slowly(self, i: int) -> Any:
         """Run task `i` with all checks; return its value, or None when it failed."""
-        if self.deadline is not None and monotonic() >= self.deadline:
+        if self.deadline.is_over():
             self.stop.append(None)
             return None
         call = self._slow_call(i)

@@ -19,7 +19,9 @@ from time import perf_counter
 from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from lazyflow.clock import Clock
 from lazyflow.interrupts import Event
+from lazyflow.logs import ERROR, log
 
 #: A function, its file, and a line.
 Line: TypeAlias = tuple[str, str, int]
@@ -107,6 +109,8 @@ class Sampler:
         For threads, in how many tasks they are that `running` does not return.
     may_idle
         It goes on when no task runs, until `stop` is called; else it ends by itself after a while.
+    now
+        The clock by which tasks began.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class Sampler:
         then: Callable[[], object] = lambda: None,
         may_idle: bool = True,
         outer: Mapping[int, int] = MappingProxyType({}),
+        now: Clock = perf_counter,
     ) -> None:
         self.interval = interval
         self._running = running
@@ -124,6 +129,7 @@ class Sampler:
         self._then = then
         self._may_idle = may_idle
         self._outer = outer
+        self._now = now
         self._stop = Event()
         self._ending = threading.Lock()
         self._is_over = False
@@ -155,21 +161,20 @@ class Sampler:
             return not self._is_over
 
     def _serve(self) -> None:
-        last = busy = perf_counter()
+        last = busy = self._now()
         try:
             while not self._stop.wait(self.interval):
-                now = perf_counter()
+                now = self._now()
                 if self.look(now, now - last):
                     busy = now
                 elif not self._may_idle and now - busy > _IDLE and self._end():
                     return
                 last = now
-        except Exception:
-            import logging
-
+        except Exception as error:
             self._is_over = True
-            logging.getLogger("lazyflow").exception(
-                "the thread that looks where tasks are has failed; results are not affected"
+            log(
+                ERROR, "the thread that looks where tasks are has failed; results are not affected",
+                error=error,
             )
 
     def _end(self) -> bool:

@@ -10,9 +10,9 @@ import concurrent.futures.thread  # noqa: F401  # whose end comes after this one
 import sys
 import threading
 from collections import Counter
-from time import monotonic
 
 from lazyflow import config
+from lazyflow.clock import Deadline
 from lazyflow.interrupts import was_interrupted
 from lazyflow.schedulers.core.future import TaskFuture, wait_for
 from lazyflow.system import at_fork
@@ -29,14 +29,13 @@ def finish() -> None:
     Calls that run meanwhile may submit others, which are waited for as well.
     """
     limit = config.get("exit_timeout")
-    deadline = None if limit is None else monotonic() + limit
+    deadline = Deadline(limit)
     why = f"since config.exit_timeout={limit} passed"
     try:
         if unfinished and was_interrupted():
             _say(f"{_shown()} submitted and not done: waiting for them; Ctrl-C drops them")
         while unfinished:
-            left = None if deadline is None else max(0.0, deadline - monotonic())
-            if not wait_for(tuple(unfinished), timeout=left):
+            if not wait_for(tuple(unfinished), timeout=deadline.left()):
                 break
     except KeyboardInterrupt:
         why = "at Ctrl-C"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
+from lazyflow.clock import Clock
 from lazyflow.errors import StoreFull
 from lazyflow.store.sizes import format_bytes
 from lazyflow.system import free_memory, group_memory, total_memory
@@ -44,10 +45,15 @@ class Budget:
         Bytes that the store may hold; None: all memory of the machine.
     available : callable
         Returns the bytes that the machine can still give, or None.
+    now
+        The clock by which a reading becomes old.
     """
 
-    def __init__(self, limit: int | None, available: Callable[[], int | None]) -> None:
+    def __init__(
+        self, limit: int | None, available: Callable[[], int | None], now: Clock = monotonic
+    ) -> None:
         self.limit = limit
+        self._now = now
         self.available = available
         self.reserve = _reserve()
         self._credit = 0  # bytes that may be taken without another reading
@@ -64,7 +70,7 @@ class Budget:
 
     def machine_lacks(self, size: int) -> str:
         """Return why the machine can't give `size` bytes more, "" if it can."""
-        if size <= self._credit and monotonic() < self._until:
+        if size <= self._credit and self._now() < self._until:
             self._credit -= size
             return ""
         left = self.available()
@@ -77,7 +83,7 @@ class Budget:
                 f"{format_bytes(self.reserve)} are kept free"
             )
         self._credit = (left - self.reserve) // _PART - size
-        self._until = monotonic() + _FRESH
+        self._until = self._now() + _FRESH
         return ""
 
 

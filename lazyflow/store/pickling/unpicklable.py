@@ -19,6 +19,7 @@ from time import monotonic
 from types import FunctionType, MethodType
 from typing import Any
 
+from lazyflow.clock import Clock, Deadline
 from lazyflow.errors import SerializationError
 from lazyflow.graph.arguments import Binder
 from lazyflow.graph.function_code import globals_read
@@ -376,11 +377,11 @@ class _Probe(Pickler):
 class _CulpritSearch:
     """A descent from a value to the object in it that can't be pickled."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, now: Clock = monotonic) -> None:
         self.value = value
         self.path: list[str] = []
         self.passed = {id(value): value}  # held, so that no id is used again
-        self.end = monotonic() + _SECONDS
+        self.deadline = Deadline(_SECONDS, now)
         self.is_cut = False
 
     def run(self) -> None:
@@ -419,7 +420,7 @@ class _CulpritSearch:
         return values[0]
 
     def _can_pickle(self, values: list[Any]) -> bool:
-        if monotonic() > self.end:
+        if self.deadline.is_over():
             self.is_cut = True
             raise TimeoutError
         try:

@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from lazyflow import (
     wait,
 )
 from lazyflow.schedulers.registry import info
-from lazyflow.testing.signals import Gate, Level, Tally
+from lazyflow.testing.signals import Barrier, Gate, Level, Tally
 
 PATIENCE = 20.0  # seconds
 ENDS = {"exit": "exit code 3", "SIGKILL": "SIGKILL", "SIGSEGV": "SIGSEGV"}
@@ -149,12 +148,15 @@ def test_no_task_runs_in_an_actors_process(processes: str) -> None:
     counter = Counter()
     big = Weights(100_000)
     pids = {counter.pid().result()}
-    parts = [delayed(where)(big.get(), counter.pid(), i) for i in range(40)]
-    assert not pids.intersection(compute(*parts))
+    meeting = Barrier(2)
+    parts = [delayed(where)(meeting, big.get(), counter.pid(), i) for i in range(40)]
+    found = set(compute(*parts, num_workers=2))
+    assert len(found) == 2 and not pids & found
 
 
-def where(*_: Any) -> int:
-    time.sleep(0.001)
+def where(meeting: Barrier, *given: Any) -> int:
+    if given[-1] < meeting.parties:  # all workers that there may be run one
+        meeting.wait()
     return os.getpid()
 
 

@@ -9,11 +9,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from engine_schedulers import local_client, skip_without_threads_at_the_end
 from fault_tools import without_heartbeats
+from waiting import until
 
 import lazyflow
 import lazyflow.array as la
@@ -123,12 +123,8 @@ def test_d3_a_literal_whose_holder_died_is_sent_again(client):
     waits = delayed(lambda: go.wait(60))()
     x = delayed(lambda array, _: float(array.sum()))(data, waits)
     (held,) = persist(x, scheduler="distributed")
-    deadline = time.monotonic() + 30
-    while not holders(client, 4_000_000) and time.monotonic() < deadline:
-        lazyflow.wait(held, timeout=0.02)
-    gone = holders(client, 4_000_000)
-    assert gone
-    for pid in gone:
+    assert until(lambda: holders(client, 4_000_000), 30)
+    for pid in holders(client, 4_000_000):
         end(pid)
     go.open()
     assert compute(held, **ON) == (500_000.0,)
@@ -181,12 +177,18 @@ def test_d3_a_kept_result_that_can_not_be_made_again_is_named(only_worker, given
 @pytest.mark.filterwarnings("ignore:the cluster at")  # the worker may take its time to begin
 def test_d4_a_poison_task_fails_alone():
     with local_client(1, threads=4, set_as_default=False) as client:
-        def sleeper(i):
-            time.sleep(0.3)
+        struck = Gate()
+
+        def beside(i):  # under way at the first death
+            struck.wait(60)
             return i
 
-        good = [delayed(sleeper)(i) for i in range(3)]
-        poison = delayed(os._exit, name="poison")(3)
+        def poison():
+            struck.open()
+            os._exit(3)
+
+        good = [delayed(beside)(i) for i in range(3)]
+        poison = delayed(poison)()
         found = compute(good, poison, scheduler=client, on_error="collect", timeout=100)
         assert found[0] == [0, 1, 2]
         assert type(found[1]) is WorkerDied

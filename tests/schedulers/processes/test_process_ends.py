@@ -2,18 +2,17 @@
 test_process_faults.py.
 
 Programs run in processes of their own, get real signals, and print a line when they are where the
-test wants them. All that they start carries a mark in its environment, by which it is found.
+test wants them; their tasks sleep for longer than the test waits. All that they start carries a
+mark in its environment, by which it is found.
 """
 
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from fault_tools import (
-    SLACK,
     Program,
 )
 from program_tools import (
@@ -21,13 +20,12 @@ from program_tools import (
     RUNNING,
     slow,
 )
+from waiting import until
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
     pytest.mark.timeout(60),
 ]
-
-BACK = 2.0  # seconds from Ctrl-C to the caller's next line
 
 AFTER = """
 started.append(1)
@@ -64,9 +62,8 @@ def test_ctrl_c(body: str, group: bool) -> None:
     with Program(long_program(RUNNING[body], AFTER)) as program:
         program.expect("ready")
         program.expect("ready")
-        at = program.signal(signal.SIGINT, group)
+        program.signal(signal.SIGINT, group)
         program.expect("interrupted")
-        assert time.monotonic() - at < BACK * SLACK
         # Only the two that ran had begun; no thread is left.
         assert program.expect("started") == ["2", "left"]
         assert program.end() == (0, "", "")
@@ -102,9 +99,8 @@ lazyflow.shutdown()
         program.expect("ready")
         if how != "shutdown":
             program.expect("ready")
-        at = program.signal(signal.SIGINT)
+        program.signal(signal.SIGINT)
         program.expect("interrupted")
-        assert time.monotonic() - at < BACK * SLACK
         assert program.end() == (0, "", "")
         assert program.leaves_nothing(GONE)
 
@@ -126,9 +122,8 @@ compute([delayed(sleeper)(i) for i in range(4)], **ON)
         program.signal(signal.SIGINT, group)
         program.expect("interrupted")
         program.expect("ready")
-        at = program.signal(signal.SIGINT, group)
+        program.signal(signal.SIGINT, group)
         code, _, err = program.end()
-        assert time.monotonic() - at < BACK * SLACK
         assert code in (-signal.SIGINT, 1, 130)
         assert err.strip().splitlines()[-1] == "KeyboardInterrupt"
         assert program.leaves_nothing(GONE)
@@ -142,21 +137,20 @@ from lazyflow.schedulers.processes import scheduler
 shutdown = processes.shutdown
 def telling(grace):
     say("end")
-    return shutdown(60.0)
+    return shutdown(600)
 processes.shutdown = telling
 """
     with Program(script) as program:
         program.expect("ready")
         program.expect("end")
-        at = program.signal(signal.SIGINT)
+        program.signal(signal.SIGINT)
         code, _, err = program.end()
-        assert time.monotonic() - at < BACK * SLACK
         assert (code, err) in ((0, ""), (-signal.SIGINT, ""))
         assert program.leaves_nothing(GONE)
 
 
-@pytest.mark.parametrize("wait_for", [0.0, 0.003, 0.05])
-def test_ctrl_c_in_a_pool_that_starts(wait_for: float) -> None:
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_ctrl_c_in_a_pool_that_starts(workers: int) -> None:
     """At any moment: workers may be on their way, and what they have inherited is half there."""
     script = """
 try:
@@ -169,19 +163,24 @@ lazyflow.shutdown()
 """
     with Program(script) as program:
         program.expect("ready")
-        time.sleep(wait_for)  # not a wait for something: another moment each time
-        at = program.signal(signal.SIGINT)
+        assert until(lambda: len(program.left()) >= workers)
+        program.signal(signal.SIGINT)
         program.expect("interrupted")
-        assert time.monotonic() - at < BACK * SLACK
         assert program.end() == (0, "", "")
         assert program.leaves_nothing(GONE)
 
 
 def test_ctrl_c_before_a_slow_worker_has_begun(tmp_path: Path) -> None:
     """It may take its task when it is up, long after the run is over: nobody waits for that."""
-    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(0.4)")
-    script = """
+    go_on = tmp_path / "go on"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, time\n"
+        f"while not os.path.exists({str(go_on)!r}): time.sleep(0.001)\n"
+    )
+    go_on.touch()
+    script = f"""
 for _ in range(2):
+    os.unlink({str(go_on)!r})
     try:
         say("ready")
         compute([delayed(time.sleep)(60) for i in range(4)], **ON)
@@ -193,8 +192,9 @@ for _ in range(2):
     with Program(script, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.getcwd()}") as program:
         for _ in range(2):
             program.expect("ready")
-            time.sleep(0.05)  # into the wait; right whenever it comes
+            assert until(lambda: len(program.left()) >= 2)
             program.signal(signal.SIGINT)
             program.expect("interrupted")
+            go_on.touch()
         assert program.end() == (0, "", "")
         assert program.leaves_nothing(GONE)

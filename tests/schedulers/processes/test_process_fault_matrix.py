@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections import Counter
 from contextvars import ContextVar
 from typing import Any
@@ -240,22 +239,30 @@ def made_at_listcomp(error: Any) -> str:
 word: ContextVar[Any] = ContextVar("word")
 
 
-def word_after(seconds: float, *_: Any) -> Any:
-    time.sleep(seconds)
+def word_now(*_: Any) -> Any:
+    return word.get(None)
+
+
+def word_behind(gate: Gate) -> Any:
+    gate.wait(LIMIT)
+    return word.get(None)
+
+
+def word_opening(gate: Gate, *_: Any) -> Any:
+    gate.open()
     return word.get(None)
 
 
 def test_context_variables_outlive_tasks_that_are_taken_back() -> None:
     """What waits behind a busy worker's task is given to another; later ones come to it again."""
     for i in range(100):
-        token = word.set(i)
+        token, gate = word.set(i), Gate()
         try:
-            busy = persist(delayed(word_after)(0.004), **ON)
-            first = [delayed(word_after)(0) for _ in range(8)]
-            middle = delayed(word_after)(0.003, *first[:4])
-            last = [delayed(word_after)(0, middle, k) for k in range(8)]
-            assert compute(first, last, **ON) == ([i] * 8, [i] * 8)
-            del busy
+            busy = persist(delayed(word_behind)(gate), **ON)
+            first = [delayed(word_now)() for _ in range(8)]
+            middle = delayed(word_opening)(gate, *first[:4])
+            last = [delayed(word_now)(middle, k) for k in range(8)]
+            assert compute(first, last, *busy, **ON, timeout=LIMIT) == ([i] * 8, [i] * 8, i)
         finally:
             word.reset(token)
 

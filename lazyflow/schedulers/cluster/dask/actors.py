@@ -133,7 +133,7 @@ _unique = uuid.uuid4().hex
 # -- in a worker ----------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Opened:
     """The report of an actor that it has started: its process and its journal."""
 

@@ -7,7 +7,6 @@ of each worker.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import threading
 import warnings
@@ -18,7 +17,7 @@ from functools import partial
 from itertools import count
 from math import inf
 from multiprocessing import resource_tracker
-from time import monotonic, time
+from time import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,9 +28,11 @@ from distributed.deploy.spec import SpecCluster
 from distributed.gc import disable_gc_diagnosis
 from distributed.protocol.pickle import dumps
 
+from lazyflow.clock import Clock
 from lazyflow.errors import LazyflowWarning, SchedulerLost
 from lazyflow.graph.options import Options
 from lazyflow.graph.task import users_depth
+from lazyflow.logs import INFO, log
 from lazyflow.schedulers.cluster.dask.client import ClientReference, lost, refuse_on_loop
 from lazyflow.schedulers.cluster.dask.worker_files import KEEP_FILES, forget_client, forget_worker
 
@@ -108,8 +109,8 @@ def started(workers: int) -> OwnCluster:
         f"lazyflow has started a cluster of {workers} worker{'s'[: workers != 1]} at "
         f"{cluster.scheduler_address}"
     )
-    logging.getLogger("lazyflow").info(
-        "%s; its pages, which show names of tasks to all users of this machine, are at %s",
+    log(
+        INFO, "%s; its pages, which show names of tasks to all users of this machine, are at %s",
         opened, cluster.dashboard_link,
     )
     if security is None:
@@ -258,6 +259,7 @@ class ClusterWorkers:
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
+        self._now: Clock = engine.now
         self._reference: ClientReference = engine.reference
         self._width = 0
         self._places: list[str] = []  # the address of each worker, for each of its threads
@@ -304,7 +306,7 @@ class ClusterWorkers:
         return self._memory * len(set(self._places))
 
     def _look(self) -> None:
-        now = monotonic()
+        now = self._now()
         if not self._width or now - self._asked_at > _FRESH:
             self._asked_at = now
             known = self._workers()

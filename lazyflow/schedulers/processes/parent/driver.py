@@ -37,7 +37,6 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import count
 from math import inf
-from time import monotonic
 from typing import Any
 
 from lazyflow.errors import Cancelled
@@ -438,9 +437,9 @@ class Driver:
         self.copies = RepeatedCopies()
         self.pool = WorkerPool(self)
         self.memory: PoolMemory = PoolMemory(self.pool.tell_owner, self.loop.steps)
-        self.sender = Sender(self.memory, self.functions)
+        self.sender = Sender(self.memory, self.functions, self.loop.now)
         self.runs = Runs(self)
-        self.receiver = Receiver(self.state, self.memory, self.runs.end)
+        self.receiver = Receiver(self.state, self.memory, self.runs.end, self.loop.now)
         self.values = ValueTable(self)
         self.actors: set[Any] = set()  # hosts of those that did not end
         self.pumps: set[Any] = set()  # hosts that may have calls to send, all in one message
@@ -658,7 +657,7 @@ class Driver:
             self._cancel_all(self.why)
             self.loop.run_steps()
             self.perform()
-            deadline = monotonic() + grace
+            deadline = self.loop.now() + grace
             self._save_held(deadline)
             self.closing = True
             left += self.pool.end_all(deadline, busy)
@@ -681,7 +680,7 @@ class Driver:
         """Copy values here that the caller holds and only a worker has."""
         self.state.lineage.unshared.extend(self.state.refcounts.unsafe)
         self.state.lineage.room = lambda: inf
-        while self.state.refcounts.unsafe and self.pool.members and monotonic() < deadline:
+        while self.state.refcounts.unsafe and self.pool.members and self.loop.now() < deadline:
             events.make_safe(self.state, len(self.state.refcounts.unsafe))
             self.perform()
             self.loop.sleep(deadline)

@@ -25,6 +25,7 @@ from itertools import count
 from time import monotonic
 from typing import Any, TypeAlias
 
+from lazyflow.clock import Clock
 from lazyflow.finalizers import Gone, gone
 from lazyflow.interrupts import uninterrupted
 from lazyflow.system import make_poller, make_waker
@@ -44,9 +45,12 @@ class EventLoop:
         Posted steps that were not run yet. A weak reference there has its step as ``then``.
     is_over
         The thread of the loop runs no step any more.
+    now
+        The clock of the thread of the loop: all moments there are its times.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Clock = monotonic) -> None:
+        self.now = now
         self.steps: deque[Step | Gone] = deque()
         self.is_over = False
         self._waker, self.ring, self._note_waking = make_waker()
@@ -126,14 +130,14 @@ class EventLoop:
 
     def after(self, seconds: float, call: Call) -> None:
         """Have something called later."""
-        heapq.heappush(self._timers, (monotonic() + seconds, next(self._numbers), call))
+        heapq.heappush(self._timers, (self.now() + seconds, next(self._numbers), call))
 
     def sleep(self, until: float | None, heeds_steps: bool = True) -> None:
         """Wait for descriptors and timers, and make their calls; steps are not run."""
         self._is_awake = False
         if self._timers and (until is None or until > self._timers[0][0]):
             until = self._timers[0][0]
-        timeout = None if until is None else max(0.0, until - monotonic())
+        timeout = None if until is None else max(0.0, until - self.now())
         if heeds_steps and self.steps:  # asked when a wake-up can't be missed any more
             timeout = 0.0
         events = self._poll.poll(timeout)
@@ -148,7 +152,7 @@ class EventLoop:
                 call()
         if self._wake in dict(events):
             self._note_waking()
-        now = monotonic()
+        now = self.now()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
 

@@ -30,7 +30,6 @@ import sys
 from functools import partial
 from itertools import count
 from math import inf
-from time import monotonic
 from typing import Any, Protocol
 
 from lazyflow import config
@@ -167,7 +166,7 @@ class WorkerPool:
         self._serials = count(1)
         self.members: dict[WorkerRecord, WorkerHandle] = {}
         self.deaths = 0
-        self._busy_since = monotonic()
+        self._busy_since = self._loop.now()
         self._is_trimmed = True
         self._looked, self._most = -inf, inf
         self._vain = 0
@@ -294,7 +293,7 @@ class WorkerPool:
 
     def until(self) -> float | None:
         """Return until when nothing has to be done; look after late batches meanwhile."""
-        now = monotonic()
+        now = self._loop.now()
         working = self._state.workers
         if any(w.batches for w in working):
             self._busy_since, self._is_trimmed = now, False
@@ -312,7 +311,7 @@ class WorkerPool:
 
     def room(self) -> float:
         """Return the bytes that copies of held values may take: the rest is for work to come."""
-        now = monotonic()
+        now = self._loop.now()
         if now > self._looked + FRESH:
             limits = (config.get("store_limit"), available_memory())
             self._most = min((n for n in limits if n is not None), default=inf)
@@ -413,9 +412,9 @@ class WorkerPool:
         left: list[str] = []
         for member in self.members.values():
             member.process.close_gently()
-        idle_until = min(deadline, monotonic() + EXIT)
+        idle_until = min(deadline, self._loop.now() + EXIT)
         while self.members:
-            now = monotonic()
+            now = self._loop.now()
             for member in self.members.values():
                 if now >= (deadline if member in busy else idle_until) and not member.forced:
                     if member in busy and member.is_running():

@@ -15,6 +15,7 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from lazyflow import config
+from lazyflow.clock import NEVER
 from lazyflow.graph.options import DEFAULT
 from lazyflow.graph.plan import Plan, plan_of_lazy
 from lazyflow.graph.task import HELD, VALUE, Task, call_arguments, is_leaf, place_text, task_name
@@ -214,6 +215,8 @@ class PoolRun(OffloadedRun):
                 if self.error is not None:
                     return
                 merge(self, i)
+            if self.edits is not None and (edited := self.edits()) is not None:
+                raise edited
         finally:
             self.observers.tell(Observer.run_ended, self)
 
@@ -226,7 +229,7 @@ class EndedRun:
     """
 
     over = True
-    attached = deadline = None
+    attached, deadline = None, NEVER
     stop = ()
     observers = RunObservers()  # they were told of its end
 

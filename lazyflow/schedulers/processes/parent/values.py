@@ -27,7 +27,6 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
-from time import perf_counter
 from typing import Any, Protocol, TypeAlias
 
 from lazyflow import config
@@ -391,7 +390,7 @@ def begin_packing(driver: Owner, nodes: list[Node], packed: Callable[..., None])
 
 def _pack_all(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> None:
     outcomes: list[Packed] = []
-    begun = perf_counter()
+    begun = driver.loop.now()
     for node in nodes:
         run, literal = node.job.run, node.value
         if run is None or node.phase != WAITING or driver.closing:  # it was given up
@@ -400,7 +399,7 @@ def _pack_all(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> 
         try:
             if outcomes and _may_take_long(node.task, literal):
                 driver.loop.post(packed, outcomes)
-                outcomes, begun = [], perf_counter()
+                outcomes, begun = [], driver.loop.now()
             if literal is MISSING:
                 made: Any = _arguments(driver, run, node, written)
             else:
@@ -411,9 +410,9 @@ def _pack_all(driver: Owner, nodes: list[Node], packed: Callable[..., None]) -> 
             role = "args" if literal is MISSING else "value"
             error = unsendable(node.task, role, broken, driver.memory.least)
             outcomes.append((node, literal, None, error, written))
-        if perf_counter() - begun > _TOGETHER:
+        if driver.loop.now() - begun > _TOGETHER:
             driver.loop.post(packed, outcomes)
-            outcomes, begun = [], perf_counter()
+            outcomes, begun = [], driver.loop.now()
     driver.loop.post(packed, outcomes)
 
 

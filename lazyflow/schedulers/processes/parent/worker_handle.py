@@ -17,10 +17,10 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from time import monotonic
 from typing import Any, TypeAlias
 
 from lazyflow import config
+from lazyflow.clock import Clock
 from lazyflow.graph.task import HELD, place_text, task_name
 from lazyflow.schedulers.core.errors.failures import dressed
 from lazyflow.schedulers.processes.decisions import events
@@ -498,9 +498,10 @@ class Sender:
         Messages and bytes that were sent so far.
     """
 
-    def __init__(self, memory: PoolMemory, functions: FunctionTable) -> None:
+    def __init__(self, memory: PoolMemory, functions: FunctionTable, now: Clock) -> None:
         self._memory = memory
         self._functions = functions
+        self._now = now
         self.messages = 0
         self.bytes = 0
 
@@ -536,7 +537,7 @@ class Sender:
         loads = [self._load(member, source) for source in batch.loads]
         environment, old_runs = member.environment_of(run)
         if len(member.worker.batches) == 1:
-            member.since = monotonic()
+            member.since = self._now()
         timed = None
         if run.observers.on_ran:
             timed = run.observers.sampling
@@ -675,10 +676,13 @@ _UNTOLD = MISSING, 0, False, False  # of a result, whose entry is its id alone: 
 class Receiver:
     """Takes messages in; in the driver's thread. `end` takes a run out that is over."""
 
-    def __init__(self, state: State, memory: PoolMemory, end: Callable[[PoolRun], None]) -> None:
+    def __init__(
+        self, state: State, memory: PoolMemory, end: Callable[[PoolRun], None], now: Clock
+    ) -> None:
         self._state = state
         self._memory = memory
         self._end = end
+        self._now = now
         self.messages = 0
         self.tasks = 0  # that were done, or failed
         self.bytes = 0  # of values that came in messages
@@ -699,7 +703,7 @@ class Receiver:
         if arenas:
             self._memory.note_arenas(arenas, descriptors)
         member.stats = stats
-        member.since = monotonic()
+        member.since = self._now()
         if released:
             self._memory.segments.remove(released, member)
         if notes:

@@ -20,6 +20,7 @@ class InsideScheduler(SyncScheduler):
     name = "processes"
 
     def __init__(self) -> None:
+        super().__init__()
         self.active: set[Any] = set()
 
     def start(self, run: Any) -> None:

@@ -31,6 +31,7 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from lazyflow import config
+from lazyflow.clock import Clock
 from lazyflow.graph.kinds import COLLECTION, COPIED, IMMUTABLE, ITERATOR, LAZY, kinds
 from lazyflow.graph.plan import task_of
 from lazyflow.graph.task import HELD, Task
@@ -180,9 +181,11 @@ class RunningBatch:
     """
 
     def __init__(
-        self, number: int, records: list[calls.Record], timed: float | None
+        self, number: int, records: list[calls.Record], timed: float | None,
+        now: Clock = perf_counter,
     ) -> None:
         self.number = number
+        self.now = now
         self.todo = deque(records)
         #: Takes the next task; raises IndexError when there is none.
         self.take = self.todo.popleft if timed is None else self._take_timed
@@ -194,7 +197,7 @@ class RunningBatch:
         self.deferred: deque[int] = deque()  # ids of tasks that need a value of another run
         self._notes: dict[tuple[int, Stack], tuple[int, float]] = {}
         self._noted: deque[TaskNote] = deque()
-        self.answered_at = perf_counter()  # or begun, before the first answer
+        self.answered_at = now()  # or begun, before the first answer
         self.times: dict[int, list[float]] = {}
 
     def add_time(self, function: int, count: int, seconds: float) -> None:
@@ -530,15 +533,15 @@ class TaskWorker(WorkerProcess):
                 if k not in kept:
                     values.pop(k, None)
                     unusual.discard(k)
-        batch.add_time(latest, count, perf_counter() - before)
+        batch.add_time(latest, count, batch.now() - before)
 
     def _measure(self, batch: RunningBatch, function: int, count: int, before: float) -> float:
         """Note how long calls of a function took, and answer now and then; return the time."""
-        now = perf_counter()
+        now = batch.now()
         batch.add_time(function, count, now - before)
         if now - batch.answered_at > _ANSWER_AFTER and (batch.done or batch.failed):
             self.answer(batch)
-            now = batch.answered_at = perf_counter()
+            now = batch.answered_at = batch.now()
         return now
 
     def _call(self, record: calls.Record, batch: RunningBatch) -> Any:
