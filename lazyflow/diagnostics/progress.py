@@ -26,7 +26,7 @@ from lazyflow.logs import ERROR, WARNING, log, log_failure
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer
 
-_PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed
+_PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed; a guess
 _FUNCTIONS = 3  # running ones that are named
 _CALLS = 100  # of actors that are asked whether they run: those that were made first
 _NAME = 24  # characters of each

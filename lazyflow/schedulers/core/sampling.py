@@ -24,7 +24,7 @@ Line: TypeAlias = tuple[str, str, int]
 Stack: TypeAlias = tuple[Line, ...]
 
 _DEEPEST = 80  # lines of a stack; deeper ones count for the last of them
-_IDLE = 0.5  # seconds without tasks after which a sampler ends by itself
+_IDLE = 0.5  # seconds without tasks after which a sampler ends by itself; a guess
 
 #: Code that calls tasks: its frames are not shown.
 _OURS = (
