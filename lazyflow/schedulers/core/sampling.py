@@ -29,7 +29,9 @@ _IDLE = 0.5  # seconds without tasks after which a sampler ends by itself; a gue
 #: Code that calls tasks: its frames are not shown.
 _OURS = (
     "lazyflow.schedulers.", "lazyflow.api.", "lazyflow.graph.", "lazyflow.store.",
-    "lazyflow.finalizers", "lazyflow.interrupts",
+    "lazyflow.clock", "lazyflow.config", "lazyflow.errors", "lazyflow.finalizers",
+    "lazyflow.interrupts", "lazyflow.logs", "lazyflow.recent", "lazyflow.services",
+    "lazyflow.system",
 )
 
 
