@@ -121,8 +121,8 @@ class _Drawing:
             bar.close()
             vars(bar).pop("disp", None)  # by which a notebook's bar refers to itself
         except Exception as error:
-            self._give_up()
             log(ERROR, "a progress bar failed; results are right", error=error)
+            self._give_up()
         finally:
             bar = None
             self._closed.set()
@@ -434,8 +434,8 @@ class _QuietFile:
             function()
         except Exception as error:
             self._failed = True
-            self._give_up()
             log(
                 ERROR, "a progress bar can't be written, and is given up; results are not affected",
                 error=error,
             )
+            self._give_up()  # last: the end of the block waits for a bar until it is given up
