@@ -497,7 +497,7 @@ def default_workers() -> int:
     return cpu_count()
 
 
-_AUTO = 0.6  # of the memory that the process may use, for memory_limit="auto"
+_AUTO = 0.6  # of the memory that the process may use, for memory_limit="auto"; a guess
 _sharers = [1]  # how many processes share the limit
 
 

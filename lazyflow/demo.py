@@ -35,8 +35,8 @@ PACKAGES = {
     "keras": '"lazyflow[keras]"', "starlette": '"lazyflow[serve]"', "uvicorn": '"lazyflow[serve]"',
 }
 
-C = 1.0
-LINES = 10
+C = 1.0  # the inverse of the weight of the penalty, as scikit-learn has it
+LINES = 10  # of the table of a fit
 
 
 @dataclass(frozen=True)

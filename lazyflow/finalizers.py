@@ -22,7 +22,7 @@ from lazyflow.interrupts import uninterrupted
 from lazyflow.logs import ERROR, log
 from lazyflow.system import at_fork
 
-_PATIENCE = 2.0  # seconds for the calls that are due when lazyflow is shut down
+_PATIENCE = 2.0  # seconds for the calls that are due when lazyflow is shut down; a guess
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -109,7 +109,7 @@ def uninterrupted(call: Callable[[], object]) -> None:
 _LONGEST = (1 << 31) - 1  # milliseconds of one poll, the most that it can take
 _hear_signals = partial(signal.set_wakeup_fd, warn_on_full_buffer=False)
 _CAN_POLL = hasattr(select, "poll")
-_PART = 0.1  # seconds, where it can't
+_PART = 0.1  # seconds, where it can't; a guess
 _SHORT = 0.02  # seconds of a wait that is not worth the 15 µs of listening for signals
 
 

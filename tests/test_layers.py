@@ -12,6 +12,7 @@ from types import ModuleType
 import lazyflow
 import lazyflow.array as la
 from lazyflow.array import dispatch, names
+from lazyflow.schedulers.core import sampling
 from lazyflow.services import SERVICES
 
 ROOT = pathlib.Path(lazyflow.__file__).parent
@@ -129,6 +130,11 @@ def test_imports_go_down_only():
         if module != "lazyflow":  # it only gathers the public names
             found += violations(path.read_text(), module, path.name == "__init__.py")
     assert found == []
+
+
+def test_samples_of_tasks_show_no_frame_of_the_layers_that_call_them():
+    callers = [module for module in MODULES if module != "lazyflow" and layer_of(module) < 4]
+    assert [m for m in callers if not f"{m}.".startswith(sampling._OURS)] == []
 
 
 def test_siblings_never_import_each_other():

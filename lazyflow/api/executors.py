@@ -89,10 +89,10 @@ from lazyflow.store.pickling.unpicklable import dump
 # -- calls that a scheduler runs ---------------------------------------------------------------
 
 
-_WORK = 0.003  # seconds of calls in a parcel
-_LARGE = 1 << 16  # bytes of arguments from which a call goes by itself
-_LARGEST = 60_000  # bytes of a parcel
-_MARSHAL = 2
+_WORK = 0.003  # seconds of calls in a parcel; a guess
+_LARGE = 1 << 16  # bytes of arguments from which a call goes by itself; a guess
+_LARGEST = 60_000  # bytes of a parcel; a guess
+_MARSHAL = 2  # its version: later ones look for repeated objects, as in processes/protocol.py
 
 
 class ExecutorFuture(concurrent.futures.Future[Any]):

@@ -10,7 +10,7 @@ from typing import Any
 from lazyflow.store.sizes import format_bytes
 
 _LONGEST = 120  # pixels of the longest side
-_SHORTEST = 12
+_SHORTEST = 12  # and of the shortest
 _MOST_LINES = 24  # cuts that are drawn along one side; more are shown as a shade
 _DEPTH = 0.45  # of the third axis, by how much it goes to the side
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 RANKDIRS = ("TB", "BT", "LR", "RL")
 
-FONT_SIZE = 12
-BOX_HEIGHT = 26.0
+FONT_SIZE = 12  # px
+BOX_HEIGHT = 26.0  # px
 LABEL_WIDTH = 170.0  # px; a longer label is cut
 
 # kind: (fill, border, border width, corner radius); shape and border tell the kinds apart

@@ -43,7 +43,7 @@ from lazyflow.logs import ERROR, WARNING, log, log_failure
 from lazyflow.schedulers.actors.calls import WatchedCall
 from lazyflow.schedulers.core.base import AnyRun, Observer
 
-_PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed
+_PATIENCE = 2.0  # seconds that a compute may wait for its bar to be closed; a guess
 _FUNCTIONS = 3  # running ones that are named
 _CALLS = 100  # of actors that are asked whether they run: those that were made first
 _NAME = 24  # characters of each
@@ -138,8 +138,8 @@ class _Drawing:
             bar.close()
             vars(bar).pop("disp", None)  # by which a notebook's bar refers to itself
         except Exception as error:
-            self._give_up()
             log(ERROR, "a progress bar failed; results are right", error=error)
+            self._give_up()
         finally:
             bar = None
             self._closed.set()
@@ -460,8 +460,8 @@ class _QuietFile:
             function()
         except Exception as error:
             self._failed = True
-            self._give_up()
             log(
                 ERROR, "a progress bar can't be written, and is given up; results are not affected",
                 error=error,
             )
+            self._give_up()  # last: the end of the block waits for a bar until it is given up

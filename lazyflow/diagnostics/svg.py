@@ -27,10 +27,10 @@ from lazyflow.diagnostics.boxes import BOX_HEIGHT, FONT_SIZE, Vertex, count
 
 
 BOX_GAP = 16.0  # px between neighbours of a row; lanes of edges stand closer
-LANE_GAP = 9.0
+LANE_GAP = 9.0  # px
 WIDEST = 2_400.0  # px; the boxes of a wider row are staggered
-SWEEPS = 16
-SETTLE = 8
+SWEEPS = 16  # down and up, in which rows are put in order; a guess, like the next
+SETTLE = 8  # passes forth and back that move boxes over each other
 MAX_BENDS = 5_000  # reached only by hundreds of rows that are crossed by dozens of edges
 
 
@@ -344,7 +344,7 @@ def _spread(
 
 # -- the picture --------------------------------------------------------------------------
 
-MAX_TASKS = 500
+MAX_TASKS = 500  # that are drawn: more can't be read
 
 ROW_GAP = 36.0  # px between rows at least
 COMPONENT_GAP = 22.0  # px between the components of a graph

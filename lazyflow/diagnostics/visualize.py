@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _GOLDEN = 0.618034  # of a circle of hues between one and the next: neighbours are told apart
 _RED, _YELLOW, _GREEN, _BLUE = 0.0, 0.15, 0.35, 0.62  # hues
-_RANGE = 1_000.0  # times below the longest by this factor are all green
+_RANGE = 1_000.0  # times below the longest by this factor are all green; a guess
 
 
 def by_function(vertices: Sequence[Vertex]) -> list[Vertex]:

@@ -269,7 +269,7 @@ class SharedCopy(list[Any]):
 
 _received: WeakValues[SharedCopy] = WeakValues()  # by the names that their senders gave them
 _latest: list[SharedCopy] = []  # which lives on between two tasks
-_KEPT = 128 << 20  # bytes of a pickle: a longer one is unpickled again when no task has it
+_KEPT = 128 << 20  # bytes of a pickle: a longer one is unpickled again when no task has it; a guess
 
 
 def _received_copy(name: bytes, data: Any) -> SharedCopy:

@@ -59,9 +59,9 @@ from lazyflow.services import service
 #: Iterators that make their items one by one; the items of others are in memory already.
 MAKES_ITEMS = frozenset({GeneratorType, map, zip, filter, enumerate})
 
-_FIRST = 1000  # items that are taken at the call
+_FIRST = 1000  # items that are taken at the call; a guess
 _FIRST_BYTES = 1 << 20  # or as many as have this size
-_KEPT_BYTES = 1 << 24  # of items that are kept for another run of the task
+_KEPT_BYTES = 1 << 24  # of items that are kept for another run of the task; a guess
 
 _LAZY_OR_FOREIGN = frozenset({LAZY, COLLECTION, FOREIGN})
 

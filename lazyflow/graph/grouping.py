@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lazyflow.graph.plan import Plan
 
 _FEW = 8  # results of others that a subtree may need, all held until it starts; a guess
-_NOTED = 4096  # bytes of a result that count where tasks are packed
+_NOTED = 4096  # bytes of a result that count where tasks are packed; a guess
 
 _NOTHING: frozenset[int] = frozenset()
 

@@ -53,7 +53,7 @@ def itemized(value: Any, nout: int) -> Any:
     return tuple(islice(value, nout + 1)) if kinds[type(value)] == ITERATOR else value
 
 
-_FEW = 16  # items that are kept for the next result of the kind
+_FEW = 16  # items that are kept for the next result of the kind; a guess
 
 
 class Item:

@@ -304,9 +304,9 @@ def _is_taken_apart(plan: Any, i: int) -> bool:
 # numbers tasks by a longer look at the graph instead (`dask.order`): it takes seven times as long
 # as all that makes a plan here.
 
-_MANY = 8  # so many values with several users are the least that count as cut
+_MANY = 8  # so many values with several users are the least that count as cut; a guess
 _PIECES = 4  # and so many users they have, on average: of fewer, both orders keep about as many
-_SHARE = 4  # one in so many tasks uses one of them
+_SHARE = 4  # one in so many tasks uses one of them; a guess
 _WORTH = 0.8  # by number has to keep fewer than this times the values: its queue is slower
 
 

@@ -21,7 +21,7 @@ Rule = Callable[[Plan], Iterator[str]]
 
 _MOST_SHOWN = 3  # violations of one rule in the message
 _FIELDS = sorted(plans._Fields.__slots__)
-_MOST_CHECKED = 20_000  # tasks of a plan that is always checked: more would take too long
+_MOST_CHECKED = 20_000  # tasks of a plan that is always checked: more would take too long; a guess
 
 #: Every rule: a sentence, and the function that yields its violations.
 RULES: dict[str, Rule] = {}

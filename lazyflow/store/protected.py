@@ -76,7 +76,7 @@ def _locked_row(row: tuple[Any, ...], is_own: bool) -> Any:
 
 #: Types of containers that are looked into at once.
 QUICK = frozenset({tuple, list, dict})
-_A_LOOK = 20  # containers
+_A_LOOK = 20  # containers; a guess
 
 #: Tuples of values of these forms are made again at once.
 _FLAT = frozenset({forms[int], ARRAY_FORM})

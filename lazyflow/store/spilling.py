@@ -37,12 +37,12 @@ from lazyflow.store.sizes import format_bytes
 from lazyflow.system import at_fork, is_in_memory, process_usage, return_freed_memory
 
 LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more
-_SHARE = 0.6  # of the limit for kept values at most; tasks and the program itself have the rest
-_LEAST_SHARE = 0.1  # that they have even where the program itself takes all
-_FULL = 0.9  # of the limit that the process is to have, until the next look at it
-_LOOKS = 64  # how often that is looked at while values of as many bytes as the limit are kept
-_EARLY = 0.75  # of that share from which the thread writes, while tasks go on
-_PART = 64 << 20  # bytes of one write
+_SHARE = 0.6  # of the limit for kept values at most; tasks and the program have the rest; a guess
+_LEAST_SHARE = 0.1  # that they have even where the program itself takes all; a guess
+_FULL = 0.9  # of the limit that the process is to have, until the next look at it; a guess
+_LOOKS = 64  # times that this is looked at while values of as many bytes are kept; a guess
+_EARLY = 0.75  # of that share from which the thread writes, while tasks go on; a guess
+_PART = 64 << 20  # bytes of one write; a guess
 _ON_DISK = "/var/tmp"  # for large files; the folder of temporary ones is often in memory
 
 

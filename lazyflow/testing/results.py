@@ -244,13 +244,15 @@ class ResultContract(Part):
             assert running.most() <= cap
 
     def test_higher_priority_starts_first(self) -> None:
-        order = Tally()
-        xs = []
-        for at, letter in enumerate("abcdef"):
-            with annotate(priority=at):
-                xs.append(delayed(order.add)(letter))
-        self.compute(xs, num_workers=1)
-        assert order.items() == list("fedcba")
+        """Of tasks that could all run the urgent ones are wanted first, whatever their names."""
+        for names in ("abcdef", "fedcba"):
+            order = Tally()
+            xs = []
+            for at, name in enumerate(names):
+                with annotate(priority=at):
+                    xs.append(delayed(order.add)(name, dask_key_name=name))
+            self.compute(xs, num_workers=1)
+            assert order.items() == list(reversed(names))
 
     def test_priority_does_not_change_results(self) -> None:
         xs = [delayed(inc, priority=i % 3)(i) for i in range(50)]

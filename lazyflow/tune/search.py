@@ -55,7 +55,7 @@ from lazyflow.tune.trial import (
 )
 
 _TRIALS = 10  # by default
-_TICK = 1.0  # seconds, at most, between looks at the time that is left
+_TICK = 1.0  # seconds, at most, between looks at the time that is left; a guess
 
 
 @dataclass(frozen=True)

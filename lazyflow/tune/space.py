@@ -373,7 +373,7 @@ def leaves_of(config: Mapping[str, Any]) -> dict[str, Any]:
 # -- samplers ---------------------------------------------------------------------------------
 
 _LEARNERS = ("tpe", "gp", "cmaes")
-_MAX_GRID_VALUES = 10_000  # values of a range that is tried as a grid
+_MAX_GRID_VALUES = 10_000  # values of a range that is tried as a grid; a guess
 
 
 class TrialSampler(Protocol):

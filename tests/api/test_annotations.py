@@ -39,9 +39,14 @@ def test_retries(scheduler):
     assert len(tries) == 2
 
 
-def test_higher_priorities_start_first(scheduler):
+@pytest.mark.parametrize("names", ["abcde", "edcba"])
+def test_higher_priorities_start_first(scheduler, names):
+    """Of tasks that could all run we want the urgent ones first; their names do not count."""
     order = Tally()
-    tasks = [delayed(order.add, priority=p)(p) for p in (0, 3, -1, 2, 1)]
+    tasks = [
+        delayed(order.add, priority=p)(p, dask_key_name=name)
+        for p, name in zip((0, 3, -1, 2, 1), names, strict=True)
+    ]
     compute(tasks, scheduler=scheduler, num_workers=1)
     assert order.items() == [3, 2, 1, 0, -1]
 
@@ -76,6 +81,7 @@ def open_when_queued(gate, name):
 
 
 def test_higher_priorities_start_first_whenever_they_were_started(one_worker):
+    """While one worker is held, calls queue up: we want them by priority, and none counts as 0."""
     order = Tally()
     futures = [
         lazyflow.submit(delayed(order.add, priority=p), str(p)) for p in (1, 3, -2, 2)
@@ -89,6 +95,12 @@ def test_higher_priorities_start_first_whenever_they_were_started(one_worker):
 
 
 def test_what_runs_makes_way_for_what_is_more_urgent():
+    """We want `more`, started later, before the rest of a chain that is less urgent.
+
+        4 (runs) - 3 - 1 - -5         then 3, more, 1, less, -5
+        more: 2
+        less: -1
+    """
     order, begun, gate = Tally(), Gate(), Gate()
 
     def note(name, *_):

@@ -50,7 +50,16 @@ def reductions():
 
 
 def transposed():
-    """Return the sum of x + x.T: block (i, j) and block (j, i) are made one after the other."""
+    r"""Return the sum of x + x.T.
+
+    ::
+
+          plus01         plus10      b01 and b10 are made one after the other, used twice, and
+          /    \         /    \      dropped, before a block of another pair is made
+        b01    t01     b10    t10
+                |              |
+               b10            b01
+    """
     graph = blocks(8, 8)
     for i, j in product(range(8), repeat=2):
         graph["turned", i, j] = [("block", j, i)]
@@ -60,7 +69,16 @@ def transposed():
 
 
 def standardised():
-    """Return the largest (x - mean) / std of each column: a column is finished before the next."""
+    r"""Return the largest (x - mean) / std of each column.
+
+    ::
+
+             most0               a column is finished before the next is begun
+            /     \
+        scaled00  scaled10 ..
+        /  |  \
+      b00 mean0 std0             mean0 and std0 read b00, b10, ..
+    """
     graph, outputs = blocks(8, 8), []
     for j in range(8):
         column = [("block", i, j) for i in range(8)]
@@ -96,10 +114,15 @@ def stencil():
 
 
 def matrix_product():
-    """Return x @ y, each block of which is a sum of eight products.
+    r"""Return x @ y, each block of which is a sum of eight products.
 
-    A block of the result is finished before the next is begun, though the blocks that were read
-    for it could make other products.
+    ::
+
+                 xy00             a block of the result is finished before the next is begun,
+             /    |    \          though the blocks that were read for it could make others
+          p000  p001   p002 ..
+          /  \  /  \   /  \
+        x00 y00 x01 y10 x02 y20
     """
     graph, outputs = {}, []
     for i, j in product(range(8), repeat=2):
@@ -113,7 +136,16 @@ def matrix_product():
 
 
 def cumulative():
-    """Return the sum of a cumulative sum: each block is used up before the next one is made."""
+    r"""Return the sum of a cumulative sum.
+
+    ::
+
+          sums1                   a block is used up before the next one is made
+          /   \
+        b1   last0                last1 reads what sums1 reads
+               |
+               b0
+    """
     graph = blocks(32)
     for i in range(32):
         graph["sums", i] = [("block", i), *([("last", i - 1)] if i else [])]
@@ -123,7 +155,16 @@ def cumulative():
 
 
 def shuffle():
-    """Return 24 blocks of rows taken at random from 24 others: a block is cut when it is needed."""
+    r"""Return 24 blocks of rows taken at random from 24 others.
+
+    ::
+
+          taken0         taken1      a block is cut when a result needs the piece: cut for all at
+          /    \         /    \      once, its pieces would wait for their turn
+        r03    r07     r13    r12 ..
+         |      |       |      |
+         b3     b7      b3     b2
+    """
     rng, graph = random.Random(0), blocks(24)
     for i in range(24):
         sources = sorted({rng.randrange(24) for _ in range(12)})

@@ -288,10 +288,18 @@ def test_a_value_used_twice_starts_no_unit_but_for_items():
     assert make_plan([add(inc(inc(q)), inc(inc(r)))]).heads == [0, 0, 2, 2, 0, 5, 5, 7]
 
 
+@pytest.mark.parametrize("named", [lambda i: i, lambda i: -i], ids=["up", "down"])
 @pytest.mark.parametrize("n", [1, 2, 3, 8, 100, 1024])
-def test_a_tree_is_planned_depth_first(n):
-    """One worker holds at most log2(n) + 2 values of a reduction."""
-    level = [inc(i) for i in range(n)]
+def test_a_tree_is_planned_depth_first(n, named):
+    """One worker holds at most log2(n) + 2 values of a reduction, however its tasks are named.
+
+              sum          s01 is made, and o and o dropped, before s23 is begun
+            /     \\
+         s01       s23
+        /   \\     /   \\
+       o     o   o     o
+    """
+    level = [inc(i, dask_key_name=f"task {named(i) + n:05d}") for i in range(n)]
     while len(level) > 1:
         level = [add(*level[i : i + 2]) if i + 1 < len(level) else level[i]
                  for i in range(0, len(level), 2)]  # fmt: skip

@@ -50,7 +50,7 @@ from lazyflow.system import idle_seconds, process_usage
 
 # -- `AdviceWindow`: the rules of advice, on the runs of the last seconds -----------------
 
-_MIN_SECONDS = 5.0  # seconds of a window: a rule needs some time to judge
+_MIN_SECONDS = 5.0  # seconds of a window: a rule needs some time to judge; a guess
 _MOST_JUDGED = 200_000  # calls of one: judging more would take seconds
 _MOST_ADVICE = 6  # pieces of advice that are shown
 
@@ -130,12 +130,12 @@ class AdviceWindow:
         self._clear()
 
 
-_KEPT = 20_000  # calls that a page which is opened late still gets
+_KEPT = 20_000  # calls that a page which is opened late still gets; a guess
 #: Events that may wait for the thread of the server, which looks some times a second. When there
 #: are as many, it rests until that has looked: to be watched costs a small run half of its time.
 _BUSY = 200
-_MAX_EVENTS = 100_000  # the same, from which events of runs that are watched are dropped
-_LATELY = 10.0  # seconds for which the page says that something was left out
+_MAX_EVENTS = 100_000  # the same, from which events of runs that are watched are dropped; a guess
+_LATELY = 10.0  # seconds for which the page says that something was left out; a guess
 _NAMED = 200  # functions that are listed; the others share a row
 _ASKED = 1_000  # calls of actors that are asked whether they run: those that were made first
 _OTHERS = "other functions"

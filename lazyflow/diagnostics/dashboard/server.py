@@ -102,12 +102,12 @@ def refusal(
     return None
 
 
-_EVERY = 0.25  # seconds between two messages to a page
-_QUIET = 2.0  # the same while nothing runs: memory may still change
-_PATIENCE = 10.0  # seconds for the headers of a request
+_EVERY = 0.25  # seconds between two messages to a page; a guess
+_QUIET = 2.0  # the same while nothing runs: memory may still change; a guess
+_PATIENCE = 10.0  # seconds for the headers of a request; a guess
 _HEADERS = 16_384  # bytes of them
-_STRANGERS = 32  # connections that have not shown the token; each takes a descriptor
-_AGAIN = 1.0  # seconds until a connection is accepted again when the system has refused one
+_STRANGERS = 32  # connections that have not shown the token; each takes a descriptor; a guess
+_AGAIN = 1.0  # seconds until one is accepted again that the system has refused; a guess
 _STATIC = Path(__file__).with_name("static")
 _FILES = {
     "": ("page.html", "text/html; charset=utf-8"),

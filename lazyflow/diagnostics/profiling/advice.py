@@ -146,8 +146,8 @@ def memory_limit(usage: Sequence[UsageRecord]) -> int | None:
 
 # -- `Advice`: one piece of it ------------------------------------------------------------
 
-_SHARE = 0.2  # of the block's time, below which a rule says nothing
-_MIN_SECONDS = 0.1  # seconds, likewise
+_SHARE = 0.2  # of the block's time, below which a rule says nothing; a guess
+_MIN_SECONDS = 0.1  # seconds, likewise; a guess
 
 #: Runs of one line, or tasks of one function, that make a habit.
 OFTEN = 10
@@ -190,8 +190,8 @@ def matters(evidence: Evidence, time: float) -> bool:
 
 # -- rules on the caller's code between and around its computes ---------------------------
 
-_GAPS = 3  # of one line that make a habit
-_MANY = 300  # tiny blocks of arrays, whose tasks take some time to be made: no work of the caller's
+_GAPS = 3  # of one line that make a habit; a guess
+_MANY = 300  # tiny blocks of arrays whose making takes time: no work of the caller's; a guess
 
 
 def gaps_between_computes(evidence: Evidence) -> Iterator[Advice]:
@@ -247,10 +247,10 @@ def computes_in_a_loop(evidence: Evidence) -> Iterator[Advice]:
 
 # -- rules on large values: those that go to and fro between processes, and those that fill memory
 
-_SENDS = 3  # computes that send a value, before it is a habit
+_SENDS = 3  # computes that send a value, before it is a habit; a guess
 _SPEED = 1e9  # bytes that are copied into another process in a second, about
 _PICKLED = 2e8  # likewise inside of a function: they are copied several times, and in each worker
-_FULL = 0.85  # of the memory
+_FULL = 0.85  # of the memory; a guess
 
 
 def large_values_again(evidence: Evidence) -> Iterator[Advice]:
@@ -372,7 +372,7 @@ def values_spilled(evidence: Evidence) -> Iterator[Advice]:
 
 # -- rules on functions: called too early, compiled again and again, or changing their inputs
 
-_CALLS = 3  # calls, or compilations beyond those that each worker needs, that are a habit
+_CALLS = 3  # calls, or compilations beyond those that each worker needs, that are a habit; a guess
 
 
 def calls_before_delayed(evidence: Evidence) -> Iterator[Advice]:
@@ -473,7 +473,7 @@ def tasks_too_short(evidence: Evidence) -> Iterator[Advice]:
 
 
 _OF_A_BLOCK = 30e-6  # seconds to make the task of a block, about
-_LARGE_CHUNK = 32 << 20  # bytes
+_LARGE_CHUNK = 32 << 20  # bytes; a guess
 
 
 def chunks_too_small(evidence: Evidence) -> Iterator[Advice]:

@@ -169,7 +169,7 @@ def _source(code: CodeType, lasti: int) -> str:
     return b"".join(lines).decode(errors="replace")
 
 
-_MAX_VALUES = 100_000  # values of graphs that are remembered
+_MAX_VALUES = 100_000  # values of graphs that are remembered; a guess
 
 #: Code and offset of a user's line.
 Line = tuple[Any, int]

@@ -232,9 +232,9 @@ class ActorCalls:
 # -- memory and CPU use ------------------------------------------------------------------------
 
 
-_STEP = 0.05  # seconds between two readings
-_MAX_READINGS = 4_000  # readings; with more, every second one is dropped, and they become rarer
-_WORKERS = 0.2  # seconds for which the list of workers is taken to be right
+_STEP = 0.05  # seconds between two readings; a guess
+_MAX_READINGS = 4_000  # readings; of more, half are dropped, and they become rarer; a guess
+_WORKERS = 0.2  # seconds for which the list of workers is taken to be right; a guess
 
 
 class _Reading(NamedTuple):

@@ -22,7 +22,7 @@ from lazyflow.diagnostics.profiling.recording import full_name
 from lazyflow.diagnostics.profiling.texts import shown, shown_end
 from lazyflow.schedulers.core.sampling import Line, Stack
 
-_MAX_STACKS = 20_000  # stacks that are told apart; of others the first line is kept
+_MAX_STACKS = 20_000  # stacks that are told apart; of others the first line is kept; a guess
 
 #: Whose code a line is.
 PROGRAM, PACKAGE, PYTHON = "the program's code", "installed packages", "Python's own library"

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from html import escape
 
 _LONGEST = 80  # characters of a name
-_LONGEST_PLACE = 120
+_LONGEST_PLACE = 120  # of a place
 
 
 def shown(text: str, most: int = _LONGEST) -> str:

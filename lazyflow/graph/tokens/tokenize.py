@@ -72,7 +72,7 @@ ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None), type(...)}
 _SORTABLE = frozenset({int, str, bytes})
 _TEXT = frozenset({str, bytes})
 _COPY_LIMIT = 1 << 26  # characters in one marshal string; text beyond is hashed one by one
-_SHORT = 8  # mean length up to which rows are encoded with the list that holds them
+_SHORT = 8  # mean length up to which rows are encoded with the list that holds them; a guess
 
 
 def encoded(value: Any) -> bytes:
@@ -346,7 +346,7 @@ def _raise(obj: Any, error: NoContent, path: Callable[[], str]) -> bytes:
 # that hold no value (the padding of records and of long doubles) are left out.
 
 _SIMPLE = frozenset("?bBhHiIlLqQefdgFDGSUmM")  # dtype characters that dtype.str tells all about
-_BLOCK = 1 << 16  # elements of a strided array that are copied at a time
+_BLOCK = 1 << 16  # elements of a strided array that are copied at a time; a guess
 _SPARSE_NOT_CONTENT = frozenset(
     {
         "maxprint",

@@ -259,7 +259,7 @@ T = TypeVar("T")
 
 MISSING: Any = object()  #: stands for an input value that has not arrived
 
-ASYNC_CONCURRENCY = 1000  # calls of async methods that may be under way at once
+ASYNC_CONCURRENCY = 1000  # calls of async methods that may be under way at once, as in Ray
 _IN_CHECKPOINT = "while the actor's checkpoint was taken, after the call"
 
 

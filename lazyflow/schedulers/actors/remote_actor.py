@@ -94,7 +94,7 @@ class DeathErrors:
 
 # -- the actor ----------------------------------------------------------------------------
 
-AHEAD = 64  # calls that are sent before the first of them is answered
+AHEAD = 64  # calls that are sent before the first of them is answered; a guess
 
 
 class RemoteActor:

@@ -32,7 +32,7 @@ from lazyflow.schedulers.core.base import hosts_for_workers
 from lazyflow.store.pickling.functions import FunctionCache, pack_function
 
 _MOST_TOLD = 5  # groups in an error of lazyflow's own
-_MOST_COSTS = 10_000  # functions whose times are remembered
+_MOST_COSTS = 10_000  # functions whose times are remembered; a guess
 
 _numbers = count(1)
 

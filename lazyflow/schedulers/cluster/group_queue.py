@@ -213,11 +213,11 @@ class Submission(NamedTuple):
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group
 _PACKED = 300_000  # bytes that tasks which are packed read and return; a guess, see Limits
-_FEW_DONE = 64  # tasks: before that many are done, groups are made anew whenever more is known
-LONG = 0.5  # seconds after which tasks are taken to be long
-_SHOWN = 100  # tasks that are handed over singly when those before take long
-_SHARES = 3  # groups for each worker, at least, where the work is enough
-_OWN = 20e-6  # seconds that a task costs beside its function
+_FEW_DONE = 64  # tasks: until so many are done, groups are made anew when more is known; a guess
+LONG = 0.5  # seconds after which tasks are taken to be long; a guess
+_SHOWN = 100  # tasks that are handed over singly when those before take long; a guess
+_SHARES = 3  # groups for each worker, at least, where the work is enough; a guess
+_OWN = 20e-6  # seconds that a task costs beside its function; a guess
 
 
 class GroupQueue:

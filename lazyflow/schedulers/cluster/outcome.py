@@ -44,7 +44,7 @@ class FileGone(Exception):
 
 ROWS = (tuple, list)  # containers whose arrays are kept as those that are results themselves
 KEEPER = "runs"  # of kept values, in `lazyflow.info`
-LARGE = 1 << 20  # bytes from which a literal travels by itself, once
+LARGE = 1 << 20  # bytes from which a literal travels by itself, once; a guess
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -77,7 +77,7 @@ def group_name(kinds: Sequence[Task], count: int) -> str:
 
 PLAIN, PIECE, BIND = 0, 1, 2  # how the arguments of a task are given
 
-_REPEATED = 1 << 12  # bytes of an array from which it is noticed that many tasks have it
+_REPEATED = 1 << 12  # bytes of an array from which it is noticed that many tasks have it; a guess
 
 
 class Unsendable(Exception):

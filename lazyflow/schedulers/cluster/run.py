@@ -103,7 +103,7 @@ class Suspects:
 
 # -- runs ---------------------------------------------------------------------------------
 
-_TRIES = 10  # of a group whose inputs were lost
+_TRIES = 10  # of a group whose inputs were lost; a guess
 _names = count(1)
 
 

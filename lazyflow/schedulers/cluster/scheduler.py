@@ -34,7 +34,7 @@ from lazyflow.schedulers.core.run import BaseRun
 from lazyflow.schedulers.core.task_resources import scheduler_here
 from lazyflow.schedulers.remote.environment import versions
 
-_GRACE = 2.0  # seconds that the end of actors may take
+_GRACE = 2.0  # seconds that the end of actors may take; a guess
 
 
 class EngineScheduler(MakesRuns, Puts, EndsTasks, KeepsActors, ABC):

@@ -157,10 +157,10 @@ def tell_observers(run: Any, events: Iterable[tuple[Any, ...]], sizes: Mapping[i
         run.observers.tell(event, run, i, *details)
 
 
-_FUNCTIONS = 1000  # that a worker caches
+_FUNCTIONS = 1000  # that a worker caches; a guess
 # -- groups of tasks ----------------------------------------------------------------------
 
-_SHORT = 1 << 10  # bytes of a wanted result that goes with the report
+_SHORT = 1 << 10  # bytes of a wanted result that goes with the report; a guess
 
 #: Options of the request: indices into the flags that come with a group.
 COLLECT, CHECK, TELL, TIME, SAMPLE = range(5)

@@ -30,12 +30,14 @@ Line: TypeAlias = tuple[str, str, int]
 Stack: TypeAlias = tuple[Line, ...]
 
 _DEEPEST = 80  # lines of a stack; deeper ones count for the last of them
-_IDLE = 0.5  # seconds without tasks after which a sampler ends by itself
+_IDLE = 0.5  # seconds without tasks after which a sampler ends by itself; a guess
 
 #: Code that calls tasks: its frames are not shown.
 _OURS = (
     "lazyflow.schedulers.", "lazyflow.api.", "lazyflow.graph.", "lazyflow.store.",
-    "lazyflow.finalizers", "lazyflow.interrupts",
+    "lazyflow.clock", "lazyflow.config", "lazyflow.errors", "lazyflow.finalizers",
+    "lazyflow.interrupts", "lazyflow.logs", "lazyflow.recent", "lazyflow.services",
+    "lazyflow.system",
 )
 
 

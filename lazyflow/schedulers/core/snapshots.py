@@ -26,7 +26,7 @@ COPIED_UP_TO = 1 << 16
 
 _TINY = 1 << 10  # bytes; so much is copied sooner than it is recognised in another call
 
-_PLACES = 256  # elements of an array that are looked at
+_PLACES = 256  # elements of an array that are looked at; a guess
 
 
 class Watch:

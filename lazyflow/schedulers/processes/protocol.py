@@ -108,8 +108,8 @@ SharedValue: TypeAlias = tuple[
 
 _HEADER = struct.Struct("<QI")
 _CLOSED_IN_CHILDREN = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-_MOST_DESCRIPTORS = 64  # in one message; the kernel refuses 254
-_AT_ONCE = 1 << 18
+_MOST_DESCRIPTORS = 64  # in one message; a guess: the kernel refuses 254
+_AT_ONCE = 1 << 18  # bytes that are read at once; a guess
 _VERSION = 2  # of marshal: later ones look for repeated objects, which costs more than it saves
 
 

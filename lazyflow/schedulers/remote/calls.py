@@ -44,7 +44,7 @@ FOLLOW, CONFIGURE, NOTICES, DROP, SETTINGS, FUNCTION = -1, -2, -3, -4, -5, -6
 #: The first item of other messages to the process of an actor: the kind of the message.
 MAKE, CALLS, ARENAS = range(3)
 
-_LONGEST = 1 << 16  # characters of a text, or bytes, that may go as they are
+_LONGEST = 1 << 16  # characters of a text, or bytes, that may go as they are; a guess
 
 
 def is_plain(items: Any) -> bool:
@@ -64,8 +64,8 @@ def is_short(value: Any) -> bool:
 
 
 _CONTAINERS = (tuple, list, set, frozenset)
-_FEW = 100  # items
-_DEPTH = 3  # of containers that are looked into
+_FEW = 100  # items; a guess
+_DEPTH = 3  # of containers that are looked into; a guess
 
 
 def is_quick(values: Any, least: int, depth: int = _DEPTH) -> bool:

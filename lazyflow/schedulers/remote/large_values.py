@@ -12,9 +12,9 @@ from lazyflow.graph.guards import base_of
 from lazyflow.graph.kinds import ARRAY, kinds
 from lazyflow.graph.task import Task
 
-LARGE = 1 << 20  # bytes
-_REMEMBERED = 64  # values
-_SAMPLE = 64  # bytes
+LARGE = 1 << 20  # bytes; a guess
+_REMEMBERED = 64  # values; a guess
+_SAMPLE = 64  # bytes; a guess
 
 
 class KnownValue:

@@ -328,9 +328,9 @@ class Mappings:
 
 _ARENA = 256 << 20  # bytes of address space; pages come when they are written
 _KEEP = 128 << 20  # bytes of freed memory that keep their pages; a guess
-_LIMITED = 16  # at most such a part of a memory limit keeps its pages
+_LIMITED = 16  # at most such a part of a memory limit keeps its pages; a guess
 _FILLING, _LEAVING = -1, -2  # instead of the size of a range that is held
-_MAPPED_FROM = 1 << 20  # bytes from which pages that are there are written through a mapping
+_MAPPED_FROM = 1 << 20  # bytes from which pages that exist are written through a mapping; a guess
 
 
 class Arenas:

@@ -181,7 +181,7 @@ def _known_by_key(key: str, name: str, *default: Any) -> Var:
 
 # -- the pickler --------------------------------------------------------------------------
 
-PROTOCOL = 5
+PROTOCOL = 5  # of pickle: the first with buffers out of band
 
 
 class _PieceWriter:

@@ -90,7 +90,7 @@ def _parts(value: Any) -> list[Any]:
 # -- the parts of an object as pickle sees them, each with its step in a path: ``.lock``, ``[3]``
 
 _KEY = 40  # characters of a dict's key in a path
-_MAX_ITEMS = 1_000_000  # items taken of an object's iterator, which may have no end
+_MAX_ITEMS = 1_000_000  # items taken of an object's iterator, which may have no end; a guess
 
 
 class NamedParts:

@@ -264,6 +264,7 @@ def test_two_values_that_can_not_meet_fail_the_task():
 
 
 def test_higher_priorities_go_first():
+    """Of tasks that could all run we want the urgent ones first, and of equal ones the first."""
     scene = Scene(workers=1)
     scene.learn(1, seconds=2 * TARGET)
     plans = [option(Plan(), priority=p) for p in (1, 3, 2, 3)]
@@ -276,6 +277,7 @@ def test_higher_priorities_go_first():
 
 
 def test_higher_priorities_go_first_whose_job_they_are_of():
+    """A task of a later job may be wanted before all of an earlier one."""
     scene = Scene(workers=1)
     scene.learn(1, seconds=2 * TARGET)
     scene.job([chain(3)])
@@ -290,6 +292,7 @@ def test_higher_priorities_go_first_whose_job_they_are_of():
 
 
 def test_jobs_with_and_without_priorities_take_turns_where_those_are_0():
+    """Priority 0, which was given, is as urgent as none."""
     scene = Scene(workers=1)
     scene.learn(1, seconds=2 * TARGET)
     jobs = [
@@ -304,6 +307,7 @@ def test_jobs_with_and_without_priorities_take_turns_where_those_are_0():
 
 
 def test_a_batch_ends_before_what_is_less_urgent_than_other_jobs():
+    """It takes the two of priority 5, and leaves that of -5 behind the tasks of the other job."""
     scene = Scene(workers=1)
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(20)])
@@ -316,6 +320,7 @@ def test_a_batch_ends_before_what_is_less_urgent_than_other_jobs():
 
 
 def test_the_first_in_the_plan_go_first():
+    """The plan has the order that keeps few values alive; batches follow it."""
     scene = Scene(workers=1)
     scene.learn(1, seconds=TARGET / 4)
     scene.job([Plan() for _ in range(20)])
@@ -323,6 +328,11 @@ def test_the_first_in_the_plan_go_first():
 
 
 def test_jobs_that_somebody_waits_for_go_first():
+    """What is computed in the background lets a `compute` pass, but for what was sent before.
+
+        o - o - o   o - o - o   o - o - o       in the background
+        x   x   x   x   x                       somebody waits for these
+    """
     scene = Scene(workers=1)
     scene.learn(1, seconds=TARGET)
     behind = [chain(3) for _ in range(3)]

@@ -42,7 +42,7 @@ from lazyflow.schedulers.remote.calls import BLOB, RecordCall, failure_record
 from lazyflow.store.pickling.serialize import pickled
 from lazyflow.system import at_fork
 
-_PAUSE = 0.1  # seconds until a connection is accepted again that the system has refused
+_PAUSE = 0.1  # seconds until a connection is accepted again that the system has refused; a guess
 
 
 class Lent(Protocol):

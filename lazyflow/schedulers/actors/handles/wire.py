@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from lazyflow.store.pickling.pickler import loads_owned
 
 _HEAD = struct.Struct("<II")  # bytes of the message, and the number of buffers
-_PATIENCE = 10.0  # seconds for the proof
+_PATIENCE = 10.0  # seconds for the proof; a guess
 
 #: Kinds of messages, the first item of each. A borrower sends:
 HOLD = 0  # number of the request, and of the actor: it has a handle now. Answered: does it live

@@ -37,8 +37,8 @@ _NUMBER = struct.Struct("<q")
 _LENGTH = struct.Struct("<I")
 _END = _LENGTH.pack(0)
 _NAME = re.compile(r"actor-[0-9a-f]{32}")
-_OLD = 7 * 86400.0  # seconds without a call after which no caller reads a file any more
-_REWRITE_BYTES = 1 << 20  # bytes after which the last answers alone are written again
+_OLD = 7 * 86400.0  # seconds without a call after which no caller reads a file any more; a guess
+_REWRITE_BYTES = 1 << 20  # bytes after which the last answers alone are written again; a guess
 
 #: The number of the call that began last, and the answers of the last calls.
 Entries = tuple[int, list[bytes]]

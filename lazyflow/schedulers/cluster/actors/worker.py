@@ -25,7 +25,7 @@ from lazyflow.schedulers.core.future import TaskFuture
 from lazyflow.schedulers.remote.calls import AS_HELD, BLOB, unreadable
 from lazyflow.store.protected import protected
 
-SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine
+SHORT = 1 << 14  # bytes of a result that goes with the answer; others stay with the engine; a guess
 
 
 _IMPORTABLE = (

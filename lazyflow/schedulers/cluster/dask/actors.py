@@ -48,7 +48,7 @@ from lazyflow.schedulers.cluster.outcome import GroupOutcome, PackedValue
 
 LARGE = 1 << 20  # bytes that are worth a new connection, which takes some milliseconds
 
-_ANSWERED_WITHIN = 0.5  # seconds
+_ANSWERED_WITHIN = 0.5  # seconds; a guess
 
 
 class DirectWay:
@@ -124,9 +124,9 @@ class DirectWay:
         return list(await self.meet(client, chosen))
 
 
-_SOON = 0.002  # seconds that a reply waits for an answer
+_SOON = 0.002  # seconds that a reply waits for an answer; a guess
 _ALONE = 0.02  # and of an actor that runs one call at a time: others can't begin before that
-_ASKING = 5.0  # seconds that another process of the machine gets to read a file
+_ASKING = 5.0  # seconds that another process of the machine gets to read a file; a guess
 _numbers = count(1)
 _unique = uuid.uuid4().hex
 

@@ -29,7 +29,7 @@ from lazyflow.finalizers import LastCall
 from lazyflow.schedulers.cluster.dask.in_worker import running_tasks
 from lazyflow.schedulers.cluster.results import because
 
-_PATIENCE = 2.0  # seconds that a cluster of this process gets at the end of Python
+_PATIENCE = 2.0  # seconds that a cluster of this process gets at the end of Python; a guess
 
 _numbers = count(1)  # make names unique in this process
 

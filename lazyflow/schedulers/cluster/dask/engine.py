@@ -55,9 +55,9 @@ from lazyflow.schedulers.cluster.results import EngineResult, because, gone
 from lazyflow.schedulers.cluster.run import EngineRun
 from lazyflow.store.exchange_file import need_a_file
 
-_MESSAGE = 4 << 20  # bytes of payloads in one message, about
-_PATIENCE = 2.0  # seconds that the engine's thread gets at the end of Python
-_ANSWER = 1.0  # seconds that workers get to report the tasks that they run
+_MESSAGE = 4 << 20  # bytes of payloads in one message, about; a guess
+_PATIENCE = 2.0  # seconds that the engine's thread gets at the end of Python; a guess
+_ANSWER = 1.0  # seconds that workers get to report the tasks that they run; a guess
 
 
 def _host_for_workers(scheduler: str) -> str | None:

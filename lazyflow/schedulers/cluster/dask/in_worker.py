@@ -26,7 +26,7 @@ from lazyflow.schedulers.cluster.work import Work
 from lazyflow.schedulers.core import task_resources
 from lazyflow.schedulers.core.task_resources import here
 
-_PATIENCE = 1.0  # seconds that a task waits for others before it gives its slot to them
+_PATIENCE = 1.0  # seconds that a task waits for others before it gives its slot to them; a guess
 
 
 class _WorkerSlot:
@@ -105,7 +105,7 @@ _active: dict[tuple[str, int], _Running] = {}
 #: Groups that were given up before they came here, by the same names. The word takes another way
 #: than the group, so that it may come first. The latest stay: a group follows within moments.
 _unwanted: dict[tuple[str, int], None] = {}
-_UNWANTED = 10_000
+_UNWANTED = 10_000  # a guess
 
 
 class RunsSpent(Exception):

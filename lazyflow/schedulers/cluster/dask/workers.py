@@ -38,7 +38,7 @@ from lazyflow.schedulers.cluster.dask.worker_files import KEEP_FILES, forget_cli
 
 # -- the cluster on this machine that `scheduler="distributed"` starts where there is none
 
-_ABSENCE = 1.0  # seconds after which workers are checked
+_ABSENCE = 1.0  # seconds after which workers are checked; a guess
 _ENDED = (Status.closed, Status.failed)
 
 
@@ -143,7 +143,7 @@ def _key_of_its_own() -> distributed.Security | None:
 
 RUNS = "lazyflow_runs"  # the annotation: deaths after which a group fails
 
-_MAX_GROUPS = 100_000  # groups whose beginnings are remembered: also of those that are forgotten
+_MAX_GROUPS = 100_000  # groups, also forgotten ones, whose beginnings are remembered; a guess
 
 
 class SchedulerPart(SchedulerPlugin):
@@ -245,9 +245,9 @@ def set_up(client: Any) -> bool:
 
 # -- the workers of a cluster -------------------------------------------------------------
 
-_ALONE = 3.0  # seconds after which a waiting caller checks for workers
+_ALONE = 3.0  # seconds after which a waiting caller checks for workers; a guess
 _MOST_SHOWN = 8  # workers, in a message
-_FRESH = 2.0  # seconds for which the number of workers is not asked again
+_FRESH = 2.0  # seconds for which the number of workers is not asked again; a guess
 
 
 class ClusterWorkers:

@@ -197,7 +197,7 @@ def _code_at(
 
 
 LONGEST = 10_000  # characters of a message or a note
-_LARGEST = 64 << 20  # bytes of one pickled exception
+_LARGEST = 64 << 20  # bytes of one pickled exception; a guess
 
 #: Taken from BaseException and type, as classes and metaclasses may override these.
 _args: Any = BaseException.__dict__["args"]
@@ -457,8 +457,8 @@ def _filled(error: BaseException, state: tuple[dict[str, Any], dict[str, Any]]) 
         _found(type(error), name, (MemberDescriptorType,)).__set__(error, value)
 
 
-_MOST_NOTES = 100
-_MAX_EXCEPTIONS = 1_000  # exceptions in a record
+_MOST_NOTES = 100  # of an exception; a guess
+_MAX_EXCEPTIONS = 1_000  # exceptions in a record; a guess
 
 #: Taken from BaseException and type, as classes and metaclasses may override these.
 _cause: Any = BaseException.__dict__["__cause__"]

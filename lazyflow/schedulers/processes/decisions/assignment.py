@@ -44,7 +44,7 @@ from lazyflow.schedulers.processes.decisions.pool_state import Queues, State
 # were made.
 
 _LATE = 1e9  # seconds left, as assumed, of a batch that takes longer than it should
-_LOOKED_AT = 8  # tasks of a queue, before nothing is stolen from it
+_LOOKED_AT = 8  # tasks of a queue, before nothing is stolen from it; a guess
 
 
 def another(state: State, worker: WorkerRecord, lane: Lane, job: Job) -> Node | None:
@@ -325,7 +325,7 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
 # many tasks, so that values held by the caller lie evenly. A second batch may wait at the worker
 # behind a short one; behind a long one, or one of unknown length, it would be held up.
 
-AHEAD = 8  # tasks that may wait for inputs on their way to one worker
+AHEAD = 8  # tasks that may wait for inputs on their way to one worker; a guess
 TARGET = 0.003  # seconds of work in one batch
 SERVED = 4  # workers with batches of `TARGET`: 16 would keep the caller's process busy
 _PLENTY = 4  # batches for each worker: equal ones are of `_target` to within an eighth

@@ -67,7 +67,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
 from lazyflow.schedulers.processes.decisions.pool_state import State, purge
 
 GROWTH = 4  # times as many tasks of one function in a batch as were measured so far
-_MAX_CALLS = 1 << 20  # of one function in a batch
+_MAX_CALLS = 1 << 20  # of one function in a batch; a guess
 
 # -- events of answers: a worker's tasks are done, have failed, come back, or returned lazy values
 

@@ -222,7 +222,7 @@ class ValueTable:
 # -- runs in the driver's thread: they are taken in, given results and failures, and end --
 
 PARCEL = 0.02  # seconds that a parcel of short calls may take; several times what it should
-ABANDONED = 0.2  # seconds that a task gets to end after its run was given up
+ABANDONED = 0.2  # seconds that a task gets to end after its run was given up; a guess
 
 
 class Runs:
@@ -401,7 +401,7 @@ def _has_sent(worker: WorkerRecord, job: Any) -> bool:
 
 # -- the driver ---------------------------------------------------------------------------
 
-_ROOM = 8 << 30  # bytes of memory where the system does not tell
+_ROOM = 8 << 30  # bytes of memory where the system does not tell; a guess
 
 
 class Driver:

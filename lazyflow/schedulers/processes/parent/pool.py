@@ -133,11 +133,11 @@ def scheduler_lost(bug: BaseException) -> SchedulerLost:
 
 # -- the pool -----------------------------------------------------------------------------
 
-_LEAST_KEPT = 128 << 20  # bytes
-EXIT = 0.5  # seconds that an idle worker gets to end by itself
-OVERDUE = 0.005  # seconds that a batch may take while others have nothing to do
-FRESH = 0.05  # seconds for which a look at the machine's memory is valid
-IDLE = 1.0  # seconds without work after which memory kept for later is given back
+_LEAST_KEPT = 128 << 20  # bytes; a guess
+EXIT = 0.5  # seconds that an idle worker gets to end by itself; a guess
+OVERDUE = 0.005  # seconds that a batch may take while others have nothing to do; a guess
+FRESH = 0.05  # seconds for which a look at the machine's memory is valid; a guess
+IDLE = 1.0  # seconds without work after which memory kept for later is given back; a guess
 
 
 class PoolDriver(Protocol):

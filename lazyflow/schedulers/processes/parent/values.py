@@ -330,7 +330,7 @@ class PoolMemory:
 
 # -- advice on large values that are sent to the workers again and again, once for every compute
 
-_TIMES = 3  # computes that have sent it, before advice is given
+_TIMES = 3  # computes that have sent it, before advice is given; a guess
 
 
 class RepeatedCopies:
@@ -371,7 +371,7 @@ class RepeatedCopies:
 # ready before it pickles an argument that runs the user's code. Plain arguments, and small ones of
 # NumPy's own types, are packed when they are sent.
 
-_TOGETHER = 0.001  # seconds of packing, after which the packed tasks may go
+_TOGETHER = 0.001  # seconds of packing, after which the packed tasks may go; a guess
 
 #: A node, the value that it had, the pickled form or the error, and memory copied for it.
 Packed: TypeAlias = tuple[Node, Any, Any, BaseException | None, dict[Any, Any]]
@@ -456,8 +456,8 @@ def _nowhere(buffer: Any) -> tuple[int, int, int]:
 
 # -- functions by number: each travels to a worker once, and is forgotten when it is long unused
 
-_IDLE_BYTES = 16 << 20  # of functions that no job needs; closures may hold large data
-_IDLE_COUNT = 1000
+_IDLE_BYTES = 16 << 20  # of functions that no job needs; closures may hold large data; a guess
+_IDLE_COUNT = 1000  # of these functions; a guess
 
 
 def passed_on(value: Any) -> Any:

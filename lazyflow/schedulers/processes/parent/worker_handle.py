@@ -307,10 +307,10 @@ class Process:
 
 # -- one worker ---------------------------------------------------------------------------
 
-_CONTEXTS = 32  # runs whose environment a worker keeps
-_AT_ONCE = 1 << 16  # bytes of its output
+_CONTEXTS = 32  # runs whose environment a worker keeps; a guess
+_AT_ONCE = 1 << 16  # bytes of its output; a guess
 _MOST_READS = 16  # in one go: endless prints must not keep the driver from other workers
-_LONGEST_LINE = 1 << 20  # bytes; a longer one is written in parts
+_LONGEST_LINE = 1 << 20  # bytes; a longer one is written in parts; a guess
 
 
 class Lines:
@@ -486,7 +486,7 @@ class WorkerHandle:
 #: The first fields of a `BatchMessage`.
 _Tasks: TypeAlias = tuple[int, int, bytes | None, Any, Any, list[Any], Any, float | None]
 _NO_TASKS: _Tasks = (0, 0, None, (), (), [], (), None)
-_MOST_ARENAS = 60  # whose descriptors go with one message
+_MOST_ARENAS = 60  # whose descriptors go with one message; a guess
 
 
 class Sender:

@@ -28,8 +28,8 @@ from lazyflow.store.sizes import size_of
 #: its error; why the initializer of the executor has failed.
 PLAIN, PICKLED, FAILED, NOT_STARTED = range(4)
 
-_LARGE = 1 << 16  # bytes from which a result is handed over by itself, through shared memory
-_MARSHAL = 2
+_LARGE = 1 << 16  # bytes from which a result is handed over by itself, in shared memory; a guess
+_MARSHAL = 2  # its version: later ones look for repeated objects, as in protocol.py
 
 _functions: Recent[bytes, Callable[..., Any]] = Recent(64)
 _started: set[bytes] = set()  # initializers that this process has called

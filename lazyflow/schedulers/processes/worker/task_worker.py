@@ -171,7 +171,7 @@ class UnopenedValue:
 #
 # A result is a tuple of an id, a kind of protocol.py, and the rest.
 
-_SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer
+_SMALL = 1 << 10  # bytes; a value up to here goes to the parent with the answer; a guess
 
 
 class RunningBatch:
@@ -363,8 +363,8 @@ _FRESH = references(4)
 #: Kinds of values that are not handed over as they are.
 _STANDS_IN = kinds[KeptArray]  # for a value that is kept below a memory limit
 _UNUSUAL = COPIED | {_STANDS_IN}
-_REMEMBERED = 64  # batches; whether one was recalled is asked only while it is on its way
-_ANSWER_AFTER = 0.005  # seconds after the last answer, the results so far are sent
+_REMEMBERED = 64  # batches; whether one was recalled is asked only while it is on its way; a guess
+_ANSWER_AFTER = 0.005  # seconds after the last answer, the results so far are sent; a guess
 _FEW = 20  # inputs among which a tuple is searched as quickly as a set
 
 
