@@ -1,6 +1,7 @@
-"""Files are read in one sitting, functions are short, folders small, names of classes unique."""
+"""Files are read in one sitting, functions are short, folders small, maps true, classes unique."""
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -84,3 +85,28 @@ def test_no_method_is_chosen_by_a_string():
         and node.func.args[0].id == "self"
     ]
     assert found == []
+
+
+def places_to_look():
+    """Yield the file and name of each "file.py: `name`" below "Where to look" in a package's map."""
+    for path, text in FILES.items():
+        if path.name == "__init__.py" and "Where to look" in text:
+            part = text.partition("Where to look")[2].partition('"""')[0].replace("#", " ")
+            for file, names in re.findall(r"([\w/]+\.py): ((?:`[\w.]+`[\s,]*)+)", part):
+                for name in re.findall(r"`([\w.]+)`", names):
+                    yield path.parent, file, name
+
+
+def test_maps_name_what_is_there():
+    places = list(places_to_look())
+    wrong = []
+    for folder, file, name in places:
+        path = next((p for p in (folder / file, ROOT / file) if p.exists()), None)
+        *owner, last = name.split(".")
+        nodes = list(ast.walk(trees()[path])) if path is not None else []
+        for cls in owner:
+            nodes = [n for node in nodes if getattr(node, "name", "") == cls for n in node.body]
+        here = {getattr(node, "name", getattr(node, "id", "")) for node in nodes}
+        if last not in here:
+            wrong.append((str(folder.relative_to(ROOT)), file, name))
+    assert len(places) > 15 and wrong == []

@@ -204,7 +204,7 @@ def get(dsk: Any, keys: Any, **keywords: Any) -> Any:
 
 
 def get_processes(dsk: Any, keys: Any, **keywords: Any) -> Any:
-    """Compute keys of a graph of dask on lazyflow's processes; see `get`.
+    """Compute keys of a graph of dask on lazyflow's processes; see `get`, also for what it raises.
 
     >>> get_processes({"a": 1, "b": (abs, "a")}, ["b", ["a"]])
     (1, (1,))
@@ -213,7 +213,7 @@ def get_processes(dsk: Any, keys: Any, **keywords: Any) -> Any:
 
 
 def get_sync(dsk: Any, keys: Any, **keywords: Any) -> Any:
-    """Compute keys of a graph of dask in this thread, for debuggers; see `get`.
+    """Compute keys of a graph of dask in this thread, for debuggers; it raises what `get` does.
 
     >>> get_sync({"a": -1, "b": (abs, "a")}, "b")
     1
@@ -222,7 +222,13 @@ def get_sync(dsk: Any, keys: Any, **keywords: Any) -> Any:
 
 
 def get_distributed(dsk: Any, keys: Any, **keywords: Any) -> Any:
-    """Compute keys of a graph of dask on the workers of the current client; see `get`."""
+    """Compute keys of a graph of dask on the workers of the current client, as `get` does here.
+
+    >>> import distributed
+    >>> with distributed.Client(processes=False, dashboard_address=None):
+    ...     get_distributed({"a": 1, "b": (abs, "a")}, ["b", ["a"]])
+    (1, (1,))
+    """
     return _computed("distributed", dsk, keys, **keywords)
 
 
