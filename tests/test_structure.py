@@ -88,7 +88,7 @@ def test_no_method_is_chosen_by_a_string():
 
 
 def places_to_look():
-    """Yield the file and name of each "file.py: `name`" below "Where to look" in a package's map."""
+    """Yield each "file.py: `name`" below "Where to look" in the map of a package."""
     for path, text in FILES.items():
         if path.name == "__init__.py" and "Where to look" in text:
             part = text.partition("Where to look")[2].partition('"""')[0].replace("#", " ")
