@@ -422,15 +422,17 @@ def _finite(ufunc: np.ufunc, a: Any, b: Any) -> Any:
 # -- rules for masks, by name -----------------------------------------------------------------
 
 
-def _check_first(name: str, x: Any) -> None:
-    """Refuse a mask that only another argument than the first has."""
+def _check(name: str, x: Any, args: Any, kwargs: Any) -> None:
+    """Refuse a mask that only another argument than the first has, and an array to write to."""
     if not any(map(_has_mask, x if isinstance(x, list | tuple) else [x])):
         _refuse(f"la.{name}, but of its first argument,")
+    if signature(functions[name]).bind(x, *args, **kwargs).arguments.get("out") is not None:
+        _refuse(f"la.{name} with out=")
 
 
 def _both(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Do the same to the values and to the mask."""
-    _check_first(name, x)
+    _check(name, x, args, kwargs)
     data = functions[name](_data_of(x), *args, **kwargs)
     mask = functions[name](_mask_of(x), *args, **kwargs)
     return _zipped(data, mask, x if isinstance(x, list | tuple) else [x])
@@ -438,7 +440,7 @@ def _both(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _values(name: str, x: Any, *args: Any, fill: Any = None, **kwargs: Any) -> MaskedArray:
     """Do something to values, which stay masked as they are."""
-    _check_first(name, x)
+    _check(name, x, args, kwargs)
     x = as_masked(x)
     data = x._data if fill is None else x._with(fill)
     data = functions[name](data, *args, **kwargs)
@@ -448,15 +450,16 @@ def _values(name: str, x: Any, *args: Any, fill: Any = None, **kwargs: Any) -> M
 
 
 def _over_axes(name: str, x: Any, args: Any, kwargs: Any) -> tuple[MaskedArray, dict[str, Any]]:
-    _check_first(name, x)
+    _check(name, x, args, kwargs)
     x = as_masked(x)
     given = signature(functions[name]).bind(x, *args, **kwargs).arguments
     del given["a"]
     given.pop("split_every", None)
-    for key in "out", "where", "initial":
-        if given.get(key) not in (None, np._NoValue):
+    given.pop("out", None)
+    for key in "where", "initial":
+        value = given.pop(key, None)
+        if value is not None and value is not np._NoValue and value is not True:
             _refuse(f"la.{name} with {key}=")
-        given.pop(key, None)
     return x, {"axis": None, **given}
 
 
@@ -488,7 +491,10 @@ class _Spread:
     ddof: float
     root: bool
     dtype: Any
-    __name__: str = "var"
+
+    @property
+    def __name__(self) -> str:
+        return "std" if self.root else "var"
 
     def __call__(self, moments: Any) -> Any:
         count, _, squares = map(np.real, moments)
@@ -499,6 +505,10 @@ class _Spread:
 def _spread(name: str, x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
     x, given = _over_axes(name, x, args, kwargs)
     keepdims, ddof = given.get("keepdims", False), given.get("ddof", 0)
+    if (correction := given.get("correction", np._NoValue)) is not np._NoValue:
+        if ddof != 0:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction
     if x.dtype.kind not in "biufc":
         _refuse(f"la.{name} of {x.dtype}")
     inner = np.dtype(given.get("dtype") or ("f8" if x.dtype.kind in "biu" else x.dtype))
@@ -514,7 +524,7 @@ def _spread(name: str, x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
 
 def _place(name: str, fill: Any, x: Any, *args: Any, **kwargs: Any) -> Array:
     """Return where an extreme is: an array without a mask, as in NumPy."""
-    _check_first(name, x)
+    _check(name, x, args, kwargs)
     x = as_masked(x)
     found: Array = functions[name](x._with(fill(x.dtype)), *args, **kwargs)
     return found
@@ -522,6 +532,7 @@ def _place(name: str, fill: Any, x: Any, *args: Any, **kwargs: Any) -> Array:
 
 def _product(name: str, a: Any, b: Any, *args: Any, **kwargs: Any) -> MaskedArray:
     """Return sums of products of what is not masked; masked where there is nothing to add."""
+    _check(name, [a, b], (b, *args), kwargs)
     one, other = as_masked(a), as_masked(b)
     data = functions[name](one._with(0), other._with(0), *args, **kwargs)
     pairs = functions[name](~one._mask, ~other._mask, *args, **kwargs)
