@@ -504,7 +504,7 @@ def isnull(values: ArrayLike) -> Array:
     >>> la.isnull(la.asarray([1.0, float("nan")])).compute()
     array([False,  True])
     """
-    return Array(elementwise.function(_missing, (as_node(values),), bool))
+    return Array(elementwise.function(_isnull, (as_node(values),), bool))
 
 
 def notnull(values: ArrayLike) -> Array:
@@ -518,7 +518,7 @@ def notnull(values: ArrayLike) -> Array:
     return found
 
 
-def _missing(x: Any) -> Any:
+def _isnull(x: Any) -> Any:
     if x.dtype.kind == "O":
         none, unequal = np.equal(x, None), np.not_equal(x, x)  # type: ignore[call-overload]
         return none.astype(bool) | unequal.astype(bool)

@@ -523,12 +523,14 @@ def unravel_index(indices: ArrayLike, shape: Any, order: Any = "C") -> tuple[Arr
     few: Any = 0 if shape else node.ndim * (1,)
     np.unravel_index(np.zeros(few, node.dtype), shape, order)  # its errors, now
     return tuple([
-        Array(elementwise.function(_coordinate, (node,), np.intp, shape=shape, order=order, at=at))
+        Array(elementwise.function(
+            _unravel_index, (node,), np.intp, shape=shape, order=order, at=at,
+        ))
         for at in range(len(shape))
     ])
 
 
-def _coordinate(x: Any, shape: tuple[int, ...], order: Any, at: int) -> Any:
+def _unravel_index(x: Any, shape: tuple[int, ...], order: Any, at: int) -> Any:
     return np.unravel_index(x, shape, order)[at]
 
 
@@ -550,8 +552,10 @@ def ravel_multi_index(
     modes: Any = mode if isinstance(mode, str) else tuple(mode)
     empty: Any = tuple([np.zeros(0, x.dtype) for x in nodes])
     np.ravel_multi_index(empty, dims, modes, order)  # its errors, now
-    return Array(elementwise.function(_flat, nodes, np.intp, dims=dims, mode=modes, order=order))
+    return Array(elementwise.function(
+        _ravel_multi_index, nodes, np.intp, dims=dims, mode=modes, order=order,
+    ))
 
 
-def _flat(*coordinates: Any, dims: Any, mode: Any, order: Any) -> Any:
+def _ravel_multi_index(*coordinates: Any, dims: Any, mode: Any, order: Any) -> Any:
     return np.ravel_multi_index(coordinates, dims, mode, order)
