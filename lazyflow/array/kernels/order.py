@@ -262,7 +262,7 @@ class Moments(Sum):
 
     In each block the mean comes first, then, the block being in the cache still, the squares of the
     distances to it. Means are merged sixteen at once by the formula of Chan, Golub and LeVeque
-    (1979) for many parts.
+    (1983) for many parts.
     """
 
     parts = (3,)

@@ -125,7 +125,7 @@ def variance_of(
     a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: Any, where: Any, root: bool,
     correction: Any, mask: Expr | None = None, quiet: bool = False,
 ) -> Array:
-    """Return a variance or its root; `mask` as of `counted`, `quiet` as of `VarOf`."""
+    """Return a variance or its root; `mask` tells which elements count, `quiet` as of `VarOf`."""
     if correction is not MISSING:
         if ddof != 0:
             raise ValueError("ddof and correction can't be provided simultaneously.")

@@ -192,9 +192,6 @@ done:
 """
 
 
-# -- what is drawn -----------------------------------------------------------------------------
-
-
 # -- blocks of draws that are not made yet: kernels make them as they go, and keep nothing of them
 
 
