@@ -349,6 +349,13 @@ def indices(
 
     With ``sparse=True`` it is a tuple of arrays that broadcast to the grid.
 
+    Raises
+    ------
+    TypeError
+        `dtype` is not that of numbers.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> rows, columns = la.indices((2, 3), chunks=2)
     >>> (10 * rows + columns).compute()
@@ -442,6 +449,13 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> Any:
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """Return the indices of the main diagonal of an array of `ndim` axes of length `n`.
 
+    Raises
+    ------
+    TypeError
+        `n` is not a number.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> [each.compute() for each in la.diag_indices(2)]
     [array([0, 1]), array([0, 1])]

@@ -10,6 +10,7 @@ the data twice.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,24 @@ def mean_of(
     if many is None:
         return reduced(node, MOMENTS, axis, keepdims, inner, result, MeanOfMoments(result))
     return reduced(node, SUM, axis, keepdims, inner, result, MeanOf(result, held, many))
+
+
+@dataclass(frozen=True)
+class SpreadOfMoments:
+    """A variance, or its root, of moments; without warnings, as it is masked if there is none."""
+
+    ddof: float
+    root: bool
+    dtype: Any
+
+    @property
+    def __name__(self) -> str:
+        return "std" if self.root else "var"
+
+    def __call__(self, moments: Any) -> Any:
+        count, _, squares = map(np.real, moments)
+        found = squares / np.where(count > self.ddof, count - self.ddof, 1)
+        return np.asarray(np.sqrt(found) if self.root else found).astype(self.dtype, copy=False)
 
 
 #: NumPy's functions by whether the root is taken, and NaN are left out.
