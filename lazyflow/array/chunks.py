@@ -20,16 +20,17 @@ from lazyflow import config
 #: Lengths of the chunks of each axis; None: not known before something is computed.
 Chunks = tuple[tuple[Any, ...], ...]
 
-#: Bytes of a row below which automatic chunks have whole rows.
+#: Bytes of a row below which automatic chunks have whole rows; guessed, as the next two are.
 _SHORT_ROW = 1 << 16
 
 _LEAST = 1 << 16  # elements of joined blocks, at the least
 _MOST = 1 << 20  # and at the most: 8 MiB of float64
-#: Tasks that large work is cut into: three for each of sixteen workers. However many there are, or
-#: bits would depend on it.
+#: Tasks that large work is cut into: three for each of sixteen workers, which is guessed. It does
+#: not depend on how many there are, or bits would.
 TASKS = 48
 
-_PARTS = 8  # an array of a size in between is left in so many blocks, for as many threads
+#: An array of a size in between is left in so many blocks, for as many threads; guessed.
+_PARTS = 8
 
 
 def normalize_chunks(

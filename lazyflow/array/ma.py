@@ -398,7 +398,7 @@ def _shown(hidden: Array, fill: Any, value: Any) -> Any:
 
 
 def _into(target: Any, made: MaskedArray) -> Any:
-    """Write a result into an operand, as ``x += y`` does: all of it, but only what is there."""
+    """Write the values and the mask of a result into an operand, as ``x += y`` does."""
     if target is None:
         return made
     if not isinstance(target, MaskedArray):

@@ -1,10 +1,10 @@
 """Sums of products over shared axes: what matmul, tensordot and einsum do, block by block.
 
 Axes are labels. Each task multiplies the blocks that make a part of one block of the result, as
-matrices, and adds up; of large blocks it hands the sum on to the next task. Few blocks of the
-result with much to add up are several sums, merged by sixteens. Where sums are large beside what
-is read, blocks are joined along what is summed. The choice depends on the blocks' numbers and sizes
-only. The threads of the BLAS library are shared out among the tasks.
+matrices, and adds up; of large blocks it hands the sum on to the next task. Where the
+result has few blocks, each is made of several sums, merged by sixteens. Where sums are large beside
+what is read, blocks are joined along the summed axis. The choice depends on the numbers and sizes
+of blocks only. The threads of the BLAS library are shared out among the tasks.
 """
 
 from __future__ import annotations
