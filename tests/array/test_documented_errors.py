@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from documented_words import WORDS
 
 import lazyflow
 import lazyflow.array as la
@@ -544,9 +545,16 @@ def test_there_is_a_call_for_each_error_that_is_documented():
 @pytest.mark.parametrize(("name", "error"), sorted(SAID & set(CASES)))
 def test_what_is_documented_is_raised(name, error, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for call in CASES[name, error]:
-        with pytest.raises(error_called(error)), np.errstate(all="ignore"):
+    calls = CASES[name, error]
+    words = WORDS.get((name, error), [""] * len(calls))
+    for call, each in zip(calls, words, strict=True):
+        with pytest.raises(error_called(error)) as found, np.errstate(all="ignore"):
             call()
+        assert each in str(found.value)
+
+
+def test_words_are_those_of_documented_errors():
+    assert set(WORDS) - SAID == set()
 
 
 def raised_by(function):
