@@ -93,7 +93,8 @@ Results without axes
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
 #   random/, linalg/    random arrays; matrices
-#   fft, ma, stats      Fourier transforms; arrays with masks; statistical tests
+#   fft, ma, stats      Fourier transforms; arrays with masks, and masked_blocks: what their
+#                       tasks do; statistical tests
 #   other_kinds         arrays whose blocks are sparse matrices or CuPy's arrays
 #
 # Where to look:
@@ -101,9 +102,13 @@ Results without axes
 #   elementwise steps are fused     passes/fusion.py: `fuse`
 #   views and reshapes move down    passes/rewrites.py: `views_down`, `reshapes_down`
 #   a reduction is divided, merged  nodes/reductions.py: `Reduced` (ufuncs, moments), `Tree`;
-#                                   within a block: kernels/order.py
+#                                   within a block: kernels/order.py; the arithmetic of merging:
+#                                   kernels/run.py: `merge`, kernels/order.py: `merge_parts`
 #   chunks are chosen               chunks.py: `normalize_chunks`; for several operands
-#                                   nodes/align.py: `common_chunks`
+#                                   nodes/align.py: `common_chunks`; once more where steps are
+#                                   fused: passes/fusion.py: `better_chunks`
+#   `x[mask]` is taken              core.py, by names.py: functions/indexing/taking.py, then
+#                                   index_arrays.py: `take_by_mask`, nodes/indexing/masks.py
 #   `x[mask]` gets its length       evaluation.py: `resolve_lengths`
 #   a kernel or NumPy runs a step   kernels/native/kernels.py: `PlanKernels.decide`
 #   a call finds its function       dispatch.py: `functions`, by the table in names.py

@@ -20,16 +20,17 @@ from lazyflow import config
 #: Lengths of the chunks of each axis; None: not known before something is computed.
 Chunks = tuple[tuple[Any, ...], ...]
 
-#: Bytes of a row below which automatic chunks have whole rows.
+#: Bytes of a row below which automatic chunks have whole rows; guessed, as the next two are.
 _SHORT_ROW = 1 << 16
 
 _LEAST = 1 << 16  # elements of joined blocks, at the least
 _MOST = 1 << 20  # and at the most: 8 MiB of float64
-#: Tasks that large work is cut into: three for each of sixteen workers. However many there are, or
-#: bits would depend on it.
+#: Tasks that large work is cut into: three for each of sixteen workers, which is guessed. It does
+#: not depend on how many there are, or bits would.
 TASKS = 48
 
-_PARTS = 8  # an array of a size in between is left in so many blocks, for as many threads
+#: An array of a size in between is left in so many blocks, for as many threads; guessed.
+_PARTS = 8
 
 
 def normalize_chunks(
@@ -185,11 +186,13 @@ def _bytes(limit: int | str | None) -> int:
         limit = config.get("chunk_bytes")
     if isinstance(limit, str):
         return parse_bytes(limit)
-    return max(int(limit), 1)
+    if not limit >= 1:
+        raise ValueError(f"limit={limit!r} must be bytes, 1 or more, as a number or text")
+    return int(limit)
 
 
 def parse_bytes(text: str) -> int:
-    """Return the number of bytes that a text means.
+    """Return the number of bytes that a text means, 1 or more.
 
     >>> parse_bytes("16 MiB"), parse_bytes("1.5GB"), parse_bytes("100")
     (16777216, 1500000000, 100)
@@ -200,10 +203,14 @@ def parse_bytes(text: str) -> int:
     short = unit.removesuffix("b") if unit != "b" else ""
     base = 1024 if short.endswith("i") else 1000
     try:
-        return int(float(number) * base ** powers[short.removesuffix("i")])
-    except (KeyError, ValueError):
+        found = int(float(number) * base ** powers[short.removesuffix("i")])
+        if found < 1:
+            raise ValueError
+        return found
+    except (KeyError, ValueError, OverflowError):
         raise ValueError(
-            f"{text!r} does not say how many bytes; write for example '16 MiB' or '100 MB'"
+            f"{text!r} does not say how many bytes, 1 or more; write for example '16 MiB' or "
+            "'100 MB'"
         ) from None
 
 

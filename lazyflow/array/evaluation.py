@@ -225,7 +225,7 @@ def _seconds(node: Expr) -> float:
 # For `compute`, the tasks that make the blocks of a large array write them into their places in it,
 # where their functions can and no other task reads them; other blocks are copied there by tasks, in
 # parallel, and each is forgotten at once. Tasks of other processes write into memory that this one
-# lends; where they can't have it their blocks come back as their results, and are copied here.
+# lends. Where that is not possible, they return their blocks, which are copied here.
 
 _LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer
 
@@ -296,11 +296,11 @@ class Result:
 class ResultPart:
     """The part of a result that a task writes; an argument not searched for lazy values.
 
-    To pickle it is quick, and makes the lent memory.
+    Pickling it is quick: the first time, it makes the memory that is lent.
 
     written
-        What the task returns that has written it: None, or, of lent memory, whether it was a
-        worker of the process that lent it.
+        The result of the task that has written it: None. Of lent memory, whether a worker of the
+        process that lent it has written it.
     """
 
     __slots__ = ("_array", "_result")

@@ -39,8 +39,9 @@ from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import FunctionMethods, functions, method, of_numpy
 from lazyflow.array.foreign import refuse_mask
 from lazyflow.array.functions.arguments import NUMBERS, as_array
-from lazyflow.array.functions.reductions.means import spread_weights
+from lazyflow.array.functions.reductions.means import SpreadOfMoments, spread_weights
 from lazyflow.array.kernels.order import MOMENTS
+from lazyflow.array.masked_blocks import OfPairs, joined
 from lazyflow.array.nodes.reductions import reduced
 from lazyflow.graph.task import Task
 
@@ -212,7 +213,7 @@ class MaskedArray(Collection, AsObjects, FunctionMethods, NDArrayOperatorsMixin)
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
         n = len(self._data.__lazyflow_tasks__())
         data = self._data.__lazyflow_finalize__(values[:n])
-        return _joined(data, self._mask.__lazyflow_finalize__(values[n:]), self._fill)
+        return joined(data, self._mask.__lazyflow_finalize__(values[n:]), self._fill)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
         n = len(self._data.__lazyflow_tasks__())
@@ -261,16 +262,11 @@ class _Joined:
 
     def finalize(self, values: list[Any]) -> Any:
         data = self.data.finalize(values[:self.count])
-        return _joined(data, self.mask.finalize(values[self.count:]), self.fill)
-
-
-def _joined(data: Any, mask: Any, fill: Any) -> Any:
-    if not isinstance(data, np.ndarray):
-        return masked if mask else data
-    return np.ma.MaskedArray(data, mask, fill_value=fill)
+        return joined(data, self.mask.finalize(values[self.count:]), self.fill)
 
 
 # -- arguments --------------------------------------------------------------------------------
+
 
 def _refuse(name: str) -> NoReturn:
     raise TypeError(
@@ -402,7 +398,7 @@ def _shown(hidden: Array, fill: Any, value: Any) -> Any:
 
 
 def _into(target: Any, made: MaskedArray) -> Any:
-    """Write a result into an operand, as ``x += y`` does: all of it, but only what is there."""
+    """Write the values and the mask of a result into an operand, as ``x += y`` does."""
     if target is None:
         return made
     if not isinstance(target, MaskedArray):
@@ -422,15 +418,17 @@ def _finite(ufunc: np.ufunc, a: Any, b: Any) -> Any:
 # -- rules for masks, by name -----------------------------------------------------------------
 
 
-def _check_first(name: str, x: Any) -> None:
-    """Refuse a mask that only another argument than the first has."""
+def _check(name: str, x: Any, args: Any, kwargs: Any) -> None:
+    """Refuse a mask that only another argument than the first has, and an array to write to."""
     if not any(map(_has_mask, x if isinstance(x, list | tuple) else [x])):
         _refuse(f"la.{name}, but of its first argument,")
+    if signature(functions[name]).bind(x, *args, **kwargs).arguments.get("out") is not None:
+        _refuse(f"la.{name} with out=")
 
 
 def _both(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Do the same to the values and to the mask."""
-    _check_first(name, x)
+    _check(name, x, args, kwargs)
     data = functions[name](_data_of(x), *args, **kwargs)
     mask = functions[name](_mask_of(x), *args, **kwargs)
     return _zipped(data, mask, x if isinstance(x, list | tuple) else [x])
@@ -438,7 +436,7 @@ def _both(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _values(name: str, x: Any, *args: Any, fill: Any = None, **kwargs: Any) -> MaskedArray:
     """Do something to values, which stay masked as they are."""
-    _check_first(name, x)
+    _check(name, x, args, kwargs)
     x = as_masked(x)
     data = x._data if fill is None else x._with(fill)
     data = functions[name](data, *args, **kwargs)
@@ -448,15 +446,16 @@ def _values(name: str, x: Any, *args: Any, fill: Any = None, **kwargs: Any) -> M
 
 
 def _over_axes(name: str, x: Any, args: Any, kwargs: Any) -> tuple[MaskedArray, dict[str, Any]]:
-    _check_first(name, x)
+    _check(name, x, args, kwargs)
     x = as_masked(x)
     given = signature(functions[name]).bind(x, *args, **kwargs).arguments
     del given["a"]
     given.pop("split_every", None)
-    for key in "out", "where", "initial":
-        if given.get(key) not in (None, np._NoValue):
+    given.pop("out", None)
+    for key in "where", "initial":
+        value = given.pop(key, None)
+        if value is not None and value is not np._NoValue and value is not True:
             _refuse(f"la.{name} with {key}=")
-        given.pop(key, None)
     return x, {"axis": None, **given}
 
 
@@ -481,29 +480,18 @@ def _mean(x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
     return MaskedArray((total / np.maximum(count, 1)).astype(dtype), count == 0)
 
 
-@dataclass(frozen=True)
-class _Spread:
-    """A variance, or its root, of moments; without warnings, as it is masked if there is none."""
-
-    ddof: float
-    root: bool
-    dtype: Any
-    __name__: str = "var"
-
-    def __call__(self, moments: Any) -> Any:
-        count, _, squares = map(np.real, moments)
-        found = squares / np.where(count > self.ddof, count - self.ddof, 1)
-        return np.asarray(np.sqrt(found) if self.root else found).astype(self.dtype, copy=False)
-
-
 def _spread(name: str, x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
     x, given = _over_axes(name, x, args, kwargs)
     keepdims, ddof = given.get("keepdims", False), given.get("ddof", 0)
+    if (correction := given.get("correction", np._NoValue)) is not np._NoValue:
+        if ddof != 0:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction
     if x.dtype.kind not in "biufc":
         _refuse(f"la.{name} of {x.dtype}")
     inner = np.dtype(given.get("dtype") or ("f8" if x.dtype.kind in "biu" else x.dtype))
     result = np.empty(0, inner).real.dtype
-    finish = _Spread(ddof, name == "std", result)
+    finish = SpreadOfMoments(ddof, name == "std", result)
     inner = np.result_type(inner, "f4")
     data = reduced(
         as_node(x._data), MOMENTS, given["axis"], keepdims, inner, result, finish,
@@ -514,7 +502,7 @@ def _spread(name: str, x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
 
 def _place(name: str, fill: Any, x: Any, *args: Any, **kwargs: Any) -> Array:
     """Return where an extreme is: an array without a mask, as in NumPy."""
-    _check_first(name, x)
+    _check(name, x, args, kwargs)
     x = as_masked(x)
     found: Array = functions[name](x._with(fill(x.dtype)), *args, **kwargs)
     return found
@@ -522,35 +510,18 @@ def _place(name: str, fill: Any, x: Any, *args: Any, **kwargs: Any) -> Array:
 
 def _product(name: str, a: Any, b: Any, *args: Any, **kwargs: Any) -> MaskedArray:
     """Return sums of products of what is not masked; masked where there is nothing to add."""
+    _check(name, [a, b], (b, *args), kwargs)
     one, other = as_masked(a), as_masked(b)
     data = functions[name](one._with(0), other._with(0), *args, **kwargs)
     pairs = functions[name](~one._mask, ~other._mask, *args, **kwargs)
     return MaskedArray(data, ~pairs.astype(bool))
 
 
-@dataclass(frozen=True)
-class _OfBlocks:
-    """Calls a function with NumPy's masked arrays for pairs of blocks of values and masks."""
-
-    func: Callable[..., Any]
-    paired: tuple[bool, ...]
-
-    @property
-    def __name__(self) -> str:
-        return getattr(self.func, "__name__", "map_blocks")
-
-    def __call__(self, *blocks: Any, **kwargs: Any) -> Any:
-        given = iter(blocks)
-        args = [np.ma.MaskedArray(next(given), next(given)) if two else next(given)
-                for two in self.paired]
-        return self.func(*args, **kwargs)
-
-
 def _map_blocks(func: Any, *args: Any, **kwargs: Any) -> MaskedArray:
     paired = tuple(map(_has_mask, args))
     given = [part for x, two in zip(args, paired, strict=True)
              for part in ((as_masked(x)._data, as_masked(x)._mask) if two else (x,))]
-    found = functions["map_blocks"](_OfBlocks(func, paired), *given, **kwargs)
+    found = functions["map_blocks"](OfPairs(func, paired), *given, **kwargs)
     mask = found.map_blocks(np.ma.getmaskarray, dtype=bool)
     return MaskedArray(found.map_blocks(np.ma.getdata, dtype=kwargs.get("dtype")), mask)
 
@@ -695,6 +666,12 @@ def _masked_if(name: str, compare: np.ufunc, with_fill: bool = False) -> Callabl
     made.__doc__ = f"Return `x` masked where ``np.{compare.__name__}(x, value)``."
     if with_fill:
         made.__doc__ += "\n\nRaises\n------\nValueError\n    `value` is an array.\n"
+    shown = [None if compare(each, 2) else each for each in (1, 2, 3)]
+    made.__doc__ += f"""\n\nExamples\n--------
+>>> import lazyflow.array as la
+>>> la.ma.{name}(la.asarray([1, 2, 3]), 2).compute().tolist()
+{shown}
+"""
     return made
 
 
@@ -708,14 +685,24 @@ masked_object = _masked_if("masked_object", np.equal, with_fill=True)
 
 
 def masked_inside(x: Any, v1: Any, v2: Any, copy: bool = True) -> MaskedArray:
-    """Return `x` masked inside of an interval, whose ends may be in any order."""
+    """Return `x` masked inside of an interval, whose ends may be in any order.
+
+    >>> import lazyflow.array as la
+    >>> la.ma.masked_inside(la.arange(5), 3, 1).compute().tolist()
+    [0, None, None, None, 4]
+    """
     low, high = min(v1, v2), max(v1, v2)
     data = as_masked(x)._data
     return masked_where((data >= low) & (data <= high), x, copy)
 
 
 def masked_outside(x: Any, v1: Any, v2: Any, copy: bool = True) -> MaskedArray:
-    """Return `x` masked outside of an interval, whose ends may be in any order."""
+    """Return `x` masked outside of an interval, whose ends may be in any order.
+
+    >>> import lazyflow.array as la
+    >>> la.ma.masked_outside(la.arange(5), 3, 1).compute().tolist()
+    [None, 1, 2, 3, None]
+    """
     low, high = min(v1, v2), max(v1, v2)
     data = as_masked(x)._data
     return masked_where((data < low) | (data > high), x, copy)
@@ -731,6 +718,12 @@ def masked_values(
     ------
     ValueError
         `value` is an array.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.ma.masked_values(la.asarray([1.0, 2.0]), 1.000001).compute().tolist()
+    [None, 2.0]
     """
     if getattr(value, "shape", ()):
         raise ValueError("masked_values takes one value, which is the fill value, not an array")
@@ -744,14 +737,24 @@ def masked_values(
 
 
 def masked_invalid(a: Any, copy: bool = True) -> MaskedArray:
-    """Return `a` masked where it is NaN or infinite."""
+    """Return `a` masked where it is NaN or infinite.
+
+    >>> import lazyflow.array as la
+    >>> la.ma.masked_invalid(la.asarray([1.0, float("nan")])).compute().tolist()
+    [1.0, None]
+    """
     return masked_where(~np.isfinite(as_masked(a)._data), a, copy)
 
 
 def fix_invalid(
     a: Any, mask: Any = nomask, copy: bool = True, fill_value: Any = None
 ) -> MaskedArray:
-    """Return `a` masked where it is NaN or infinite, with the fill value there."""
+    """Return `a` masked where it is NaN or infinite, with the fill value there.
+
+    >>> import lazyflow.array as la
+    >>> la.ma.fix_invalid(la.asarray([1.0, float("inf")]), fill_value=0).data.compute().tolist()
+    [1.0, 0.0]
+    """
     x = masked_array(a, mask)
     invalid = ~np.isfinite(x._data)
     value = x.fill_value if fill_value is None else _checked_fill(fill_value, x.dtype)
@@ -759,22 +762,44 @@ def fix_invalid(
 
 
 def filled(a: Any, fill_value: Any = None) -> Array:
-    """Return a chunked array without a mask; masked elements get the fill value."""
+    """Return a chunked array without a mask; masked elements get the fill value.
+
+    >>> import lazyflow.array as la
+    >>> la.ma.filled(la.ma.masked_equal(la.arange(3), 1), 9).compute().tolist()
+    [0, 9, 2]
+    """
     return as_masked(a).filled(fill_value) if _has_mask(a) else as_array(a)
 
 
 def getdata(a: Any) -> Array:
-    """Return the values, masked or not; after operations, masked ones are unspecified."""
+    """Return the values, masked or not; after operations, masked ones are unspecified.
+
+    >>> import lazyflow.array as la
+    >>> la.ma.getdata(la.ma.masked_equal(la.arange(3), 1)).compute().tolist()
+    [0, 1, 2]
+    """
     return as_masked(a)._data
 
 
 def getmaskarray(a: Any) -> Array:
-    """Return which elements are masked, as an array of booleans."""
+    """Return which elements are masked, as an array of booleans.
+
+    >>> import lazyflow.array as la
+    >>> la.ma.getmaskarray(la.ma.masked_equal(la.arange(3), 1)).compute().tolist()
+    [False, True, False]
+    """
     return as_masked(a)._mask
 
 
 def set_fill_value(a: Any, fill_value: Any) -> None:
-    """Set the fill value of a masked array; other arrays are left alone."""
+    """Set the fill value of a masked array; other arrays are left alone.
+
+    >>> import lazyflow.array as la
+    >>> x = la.ma.masked_equal(la.arange(3), 1)
+    >>> la.ma.set_fill_value(x, 7)
+    >>> x.filled().compute()
+    array([0, 7, 2])
+    """
     if isinstance(a, MaskedArray):
         a.fill_value = fill_value
 
@@ -801,6 +826,12 @@ def average(
         The shapes of `a` and `weights` differ, and there is no `axis`.
     ValueError
         The shape of `weights` does not fit the axis.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> float(la.ma.average(la.ma.masked_equal(la.arange(4), 1), weights=[1, 1, 1, 3]).compute())
+    2.2
     """
     x = as_masked(a)
     if weights is None:
@@ -824,7 +855,12 @@ empty_like = partial(_values, "empty_like")
 
 
 def nonzero(a: Any) -> tuple[Array, ...]:
-    """Return where elements are neither masked nor zero, an array for each axis."""
+    """Return where elements are neither masked nor zero, an array for each axis.
+
+    >>> import lazyflow.array as la
+    >>> [at.compute().tolist() for at in la.ma.nonzero(la.ma.masked_equal(la.arange(4), 1))]
+    [[2, 3]]
+    """
     found: tuple[Array, ...] = functions["nonzero"](as_masked(a)._with(0))
     return found
 
@@ -838,6 +874,12 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     ------
     ValueError
         Only one of `x` and `y` is given.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> la.ma.where(la.arange(3) > 0, la.ma.masked_equal(la.arange(3), 1), 5).compute().tolist()
+    [5, None, 2]
     """
     if (x is None) != (y is None):
         raise ValueError("either both or neither of x and y should be given")

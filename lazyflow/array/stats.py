@@ -27,13 +27,24 @@ from lazyflow.array.nodes.reductions import axis_of
 
 
 class StatResult(NamedTuple):
-    """A statistic and its p-value, of two sides if the distribution has two; both are lazy."""
+    """A statistic and its p-value, of two sides if the distribution has two; both are lazy.
+
+    >>> import lazyflow.array as la
+    >>> found = la.stats.ttest_1samp(la.asarray([1.0, 2.0, 4.0]), 2).compute()
+    >>> [round(float(each), 4) for each in found]
+    [0.378, 0.7418]
+    """
 
     statistic: Any
     pvalue: Any
 
     def compute(self, **options: Any) -> StatResult:
-        """Return both as NumPy's arrays, computed together."""
+        """Return both as NumPy's arrays, computed together.
+
+        >>> import lazyflow.array as la
+        >>> la.stats.chisquare(la.asarray([4, 6, 2])).compute().statistic
+        np.float64(2.0)
+        """
         return StatResult(*evaluate.compute(*self, **options))
 
 
@@ -70,6 +81,13 @@ def ttest_1samp(
     ------
     NotImplementedError
         `nan_policy` is another than "propagate".
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> found = la.stats.ttest_1samp(la.asarray([1.0, 2.0, 4.0]), 2).compute()
+    >>> [round(float(each), 4) for each in found]
+    [0.378, 0.7418]
     """
     x, axis, n = _taken(a, axis, nan_policy)
     return _student((x.mean(axis) - popmean) / np.sqrt(x.var(axis, ddof=1) / n), n - 1)
@@ -86,6 +104,13 @@ def ttest_rel(
         `nan_policy` is another than "propagate".
     ValueError
         The samples have different lengths.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> found = la.stats.ttest_rel(la.asarray([1.0, 2, 4]), la.asarray([2.0, 2, 3])).compute()
+    >>> [round(float(each), 4) for each in found]
+    [0.0, 1.0]
     """
     x, at, n = _taken(a, axis, nan_policy)
     y, _, m = _taken(b, axis)
@@ -101,6 +126,13 @@ def ttest_ind(
 
     equal_var
         The samples have one variance; if not, the test is Welch's.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> found = la.stats.ttest_ind(la.asarray([1.0, 2, 4]), la.asarray([5.0, 6])).compute()
+    >>> [round(float(each), 4) for each in found]
+    [-2.6433, 0.0774]
     """
     x, at, n = _taken(a, axis)
     y, other, m = _taken(b, axis)
@@ -135,6 +167,13 @@ def power_divergence(
     ------
     ValueError
         `lambda_` is no name of a statistic.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> found = la.stats.power_divergence(la.asarray([4, 6, 2]), lambda_="neyman")
+    >>> [round(float(each), 4) for each in found.compute()]
+    [2.6667, 0.2636]
     """
     from scipy import special
 
@@ -160,7 +199,13 @@ def power_divergence(
 def chisquare(
     f_obs: ArrayLike, f_exp: ArrayLike | None = None, ddof: int = 0, axis: int | None = 0
 ) -> StatResult:
-    """Test frequencies by Pearson's chi-squared, as ``scipy.stats.chisquare``."""
+    """Test frequencies by Pearson's chi-squared, as ``scipy.stats.chisquare``.
+
+    >>> import lazyflow.array as la
+    >>> found = la.stats.chisquare(la.asarray([4, 6, 2])).compute()
+    >>> [round(float(each), 4) for each in found]
+    [2.0, 0.3679]
+    """
     return power_divergence(f_obs, f_exp, ddof, axis)
 
 
@@ -171,6 +216,13 @@ def f_oneway(*args: ArrayLike) -> StatResult:
     ------
     TypeError
         There are fewer than two samples.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> found = la.stats.f_oneway(la.asarray([1.0, 2, 4]), la.asarray([5.0, 6])).compute()
+    >>> [round(float(each), 4) for each in found]
+    [6.9871, 0.0774]
     """
     from scipy import special
 
@@ -229,6 +281,12 @@ def skew(
     ------
     NotImplementedError
         `nan_policy` is another than "propagate".
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> float(la.stats.skew(la.asarray([1.0, 2, 6])).compute().round(4))
+    0.5952
     """
     x, axis, n = _taken(a, axis, nan_policy)
     found = _standard(x, axis, 3)
@@ -245,6 +303,12 @@ def kurtosis(
     ------
     NotImplementedError
         `nan_policy` is another than "propagate".
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> float(la.stats.kurtosis(la.asarray([1.0, 2, 6, 7])).compute().round(4))
+    -1.8521
     """
     x, axis, n = _taken(a, axis, nan_policy)
     found = _standard(x, axis, 4)
@@ -270,6 +334,13 @@ def skewtest(
         `nan_policy` is another than "propagate".
     ValueError
         There are fewer than 8 values.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> found = la.stats.skewtest(la.arange(9.0) ** 2).compute()
+    >>> [round(float(each), 4) for each in found]
+    [1.1584, 0.2467]
     """
     x, axis, n = _taken(a, axis, nan_policy)
     if n < 8:
@@ -293,6 +364,13 @@ def kurtosistest(
         `nan_policy` is another than "propagate".
     ValueError
         There are fewer than 5 values.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> found = la.stats.kurtosistest(la.arange(9.0) ** 2).compute()
+    >>> [round(float(each), 4) for each in found]
+    [-0.2285, 0.8192]
     """
     x, axis, n = _taken(a, axis, nan_policy)
     if n < 5:
@@ -318,6 +396,13 @@ def normaltest(
         `nan_policy` is another than "propagate".
     ValueError
         There are fewer than 8 values.
+
+    Examples
+    --------
+    >>> import lazyflow.array as la
+    >>> found = la.stats.normaltest(la.arange(9.0) ** 2).compute()
+    >>> [round(float(each), 4) for each in found]
+    [1.3941, 0.498]
     """
     from scipy import special
 

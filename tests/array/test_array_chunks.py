@@ -80,8 +80,9 @@ def test_chunks_may_be_so_many_bytes_along_some_axes(make):
     assert bytes_of_largest(make(("auto", "1 MB", -1)).chunks) <= 10**6
     with pytest.raises(ValueError, match="one number of bytes only; got 1 MB, 2 MB"):
         make(("1 MB", "2 MB", -1))
-    with pytest.raises(ValueError, match="'lots' does not say how many bytes"):
-        make(("lots", -1, -1))
+    for text in "lots", "inf", "nan", "-5 MB", "0 B", "1e999 GB", "0.2":
+        with pytest.raises(ValueError, match=f"'{text}' does not say how many bytes, 1 or more"):
+            make((text, -1, -1))
 
 
 def test_chunks_of_files_are_not_cut_but_when_asked():

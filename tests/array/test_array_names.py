@@ -1,6 +1,7 @@
 """The names of lazyflow.array: what is public, how it is found, what misspelt ones get."""
 
 import builtins
+import doctest
 import pickle
 import subprocess
 import sys
@@ -38,6 +39,20 @@ def test_a_star_gets_all_but_the_names_of_python():
     builtin = {name for name in public if hasattr(builtins, name)}
     assert builtin == {"abs", "all", "any", "bool", "divmod", "max", "min", "pow", "round", "sum"}
     assert public - builtin == set(given) - {"__builtins__"} == set(la.__all__)
+
+
+@pytest.mark.parametrize("module", ["", "fft", "linalg", "ma", "overlap", "random", "stats"])
+def test_results_have_no_private_names(module, tmp_path, monkeypatch):
+    """Those of the examples: every public function has one."""
+    monkeypatch.chdir(tmp_path)
+    made, make = set(), la.Array.__init__
+    monkeypatch.setattr(la.Array, "__init__", lambda x, expr: make(x, expr) or made.add(expr.name))
+    found = getattr(la, module) if module else la
+    for name in [name for name in dir(found) if not name.startswith("_")]:
+        for test in doctest.DocTestFinder(recurse=False).find(getattr(found, name), name, globs={}):
+            doctest.DocTestRunner(verbose=False).run(test, out=lambda text: None)
+    assert made
+    assert {name for name in made if name.startswith("_")} == set()
 
 
 def test_helpers_and_modules_are_not_offered():

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from documented_words import WORDS
 
 import lazyflow
 import lazyflow.array as la
@@ -95,6 +96,7 @@ CASES = {
     ("broadcast_to", "TypeError"): [lambda: la.broadcast_to(v, (2, 6), subok=True)],
     ("broadcast_to", "ValueError"): [lambda: la.broadcast_to(v, (2, 5))],
     ("choose", "TypeError"): [lambda: la.choose(v, [v, v])],
+    ("clip", "TypeError"): [lambda: la.clip(v, 0, 1, out=np.zeros(6))],
     ("clip", "ValueError"): [lambda: la.clip(v, 1, 2, min=1)],
     ("coarsen", "ValueError"): [lambda: la.coarsen(np.sum, v, {0: 4})],
     ("column_stack", "TypeError"): [lambda: la.column_stack(3)],
@@ -124,6 +126,7 @@ CASES = {
     ("delete", "IndexError"): [lambda: la.delete(v, 9)],
     ("delete", "ValueError"): [lambda: la.delete(v, np.ones(2, bool))],
     ("diag", "ValueError"): [lambda: la.diag(s)],
+    ("diag_indices", "TypeError"): [lambda: la.diag_indices("a")],
     ("diag_indices_from", "ValueError"): [
         lambda: la.diag_indices_from(v), lambda: la.diag_indices_from(m),
     ],
@@ -142,6 +145,7 @@ CASES = {
     ("fft.fft_wrap", "ValueError"): [lambda: la.fft.fft_wrap(np.sum)],
     ("fft.fftfreq", "ValueError"): [lambda: la.fft.fftfreq(1.5)],
     ("fft.rfftfreq", "ValueError"): [lambda: la.fft.rfftfreq(1.5)],
+    ("fix", "TypeError"): [lambda: la.fix(v * 1j)],
     ("fliplr", "ValueError"): [lambda: la.fliplr(v)],
     ("flipud", "ValueError"): [lambda: la.flipud(s)],
     ("from_array", "TypeError"): [
@@ -189,6 +193,7 @@ CASES = {
     ("hsplit", "ValueError"): [lambda: la.hsplit(s, 1), lambda: la.hsplit(v, 4)],
     ("hstack", "TypeError"): [lambda: la.hstack(3)],
     ("hstack", "ValueError"): [lambda: la.hstack([]), lambda: la.hstack([m, m[None, :1, :1]])],
+    ("indices", "TypeError"): [lambda: la.indices((2,), dtype="U1")],
     ("inner", "ValueError"): [lambda: la.inner(v, m)],
     ("insert", "IndexError"): [lambda: la.insert(v, 9, 0)],
     ("insert", "ValueError"): [lambda: la.insert(v, [1, 2], [1, 2, 3])],
@@ -279,6 +284,7 @@ CASES = {
     ("matmul", "TypeError"): [lambda: la.matmul(m, m, axes=[(0, 1), (0, 1), (0, 1)])],
     ("matmul", "ValueError"): [lambda: la.matmul(s, v), lambda: la.matmul(m, m)],
     ("matrix_transpose", "ValueError"): [lambda: la.matrix_transpose(v)],
+    ("matvec", "TypeError"): [lambda: la.matvec(m, v[:3], out=np.ones(2))],
     ("matvec", "ValueError"): [lambda: la.matvec(s, v), lambda: la.matvec(m, v)],
     ("max", "ValueError"): [lambda: la.max(v[:0]), lambda: la.max(v, where=v > 1)],
     ("meshgrid", "ValueError"): [lambda: la.meshgrid(v, indexing="yx")],
@@ -307,6 +313,11 @@ CASES = {
     ("nonzero", "ValueError"): [lambda: la.nonzero(s)],
     ("normalize_chunks", "TypeError"): [lambda: la.normalize_chunks(1.5, (4,))],
     ("normalize_chunks", "ValueError"): [lambda: la.normalize_chunks(((1, 2),), (4,))],
+    ("ones", "ValueError"): [
+        lambda: la.ones(-1),
+        lambda: la.ones(3, order="X"),
+        lambda: la.ones(3, device="gpu"),
+    ],
     ("overlap.overlap", "ValueError"): [
         lambda: la.overlap.overlap(v, 4, "none", allow_rechunk=False),
     ],
@@ -369,6 +380,10 @@ CASES = {
     ("rot90", "ValueError"): [
         lambda: la.rot90(m, axes=(0,)), lambda: la.rot90(m, axes=(0, 0)),
         lambda: la.rot90(m, axes=(0, 2)),
+    ],
+    ("round", "TypeError"): [
+        lambda: la.round(v, out=np.zeros(6)),
+        lambda: la.round(v, out=la.zeros(6, dtype=int)),
     ],
     ("searchsorted", "ValueError"): [
         lambda: la.searchsorted(v, 1, "middle"), lambda: la.searchsorted(s, 1),
@@ -451,11 +466,15 @@ CASES = {
     ("var", "ValueError"): [lambda: la.var(v, ddof=1, correction=1)],
     ("vdot", "ValueError"): [lambda: la.vdot(v, m[:1])],
     ("vecdot", "ValueError"): [lambda: la.vecdot(s, v), lambda: la.vecdot(v, m)],
+    ("vecmat", "TypeError"): [lambda: la.vecmat(v[:2], m, out=np.ones(3))],
     ("vecmat", "ValueError"): [lambda: la.vecmat(s, v), lambda: la.vecmat(v, m)],
     ("vsplit", "ValueError"): [lambda: la.vsplit(v, 1), lambda: la.vsplit(m, 4)],
     ("vstack", "TypeError"): [lambda: la.vstack(3)],
     ("vstack", "ValueError"): [lambda: la.vstack([]), lambda: la.vstack([m, m[None, :1, :1]])],
     ("where", "ValueError"): [lambda: la.where(v > 1, 2)],
+    ("zeros", "ValueError"): [
+        lambda: la.zeros(-1), lambda: la.zeros(3, order="X"), lambda: la.zeros(3, device="gpu"),
+    ],
 }
 
 
@@ -526,9 +545,16 @@ def test_there_is_a_call_for_each_error_that_is_documented():
 @pytest.mark.parametrize(("name", "error"), sorted(SAID & set(CASES)))
 def test_what_is_documented_is_raised(name, error, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for call in CASES[name, error]:
-        with pytest.raises(error_called(error)), np.errstate(all="ignore"):
+    calls = CASES[name, error]
+    words = WORDS.get((name, error), [""] * len(calls))
+    for call, each in zip(calls, words, strict=True):
+        with pytest.raises(error_called(error)) as found, np.errstate(all="ignore"):
             call()
+        assert each in str(found.value)
+
+
+def test_words_are_those_of_documented_errors():
+    assert set(WORDS) - SAID == set()
 
 
 def raised_by(function):

@@ -201,10 +201,45 @@ def test_writes():
     lambda x: la.reduction(x, np.sum, np.sum, dtype=float), lambda x: la.store(x, np.zeros((5, 4))),
     lambda x: la.sum(la.ones((5, 4)), where=x > 0), lambda x: np.take(la.ones(9), x.astype(int)),
     lambda x: la.select([x > 0], [x]), lambda x: la.block([x]),
+    lambda x: x.sum(where=np.ones((5, 4), bool)), lambda x: x.mean(where=la.ones((5, 4)) > 0),
+    lambda x: x.max(initial=la.asarray(3.0)), lambda x: x.min(initial=0), lambda x: x.all(where=0),
+    lambda x: la.dot(x[0], x[0], out=la.zeros(())), lambda x: la.stack([x], out=la.ones((1, 5, 4))),
 ])
 def test_what_has_no_rule_is_refused(use):
     with pytest.raises((TypeError, ValueError), match="[mM]ask|neither"):
         use(case("f8", "some")[1])
+
+
+@pytest.mark.parametrize("kind", sorted(MASKS))
+@pytest.mark.parametrize("dtype", ["f8", "i8", "c16"])
+def test_corrections_of_variances(dtype, kind):
+    want, x = case(dtype, kind)
+    for name in "var", "std":
+        for less in 0, 1, 2.5:
+            wanted = getattr(want, name)(0, ddof=less)
+            check(getattr(x, name)(0, correction=less), wanted)
+            check(getattr(la, name)(x, 0, correction=less), wanted)
+            check(getattr(np, name)(x, 0, correction=less), wanted)
+        with pytest.raises(ValueError, match="simultaneously"):
+            getattr(x, name)(ddof=1, correction=1)
+        assert f"<{name}," in repr(getattr(x, name)())
+
+
+@pytest.mark.parametrize("name", [
+    "sum", "prod", "max", "min", "all", "any", "mean", "var", "std", "argmax", "argmin",
+    "cumsum", "cumprod", "round",
+])
+def test_a_place_for_the_result_is_refused(name):
+    with pytest.raises(TypeError, match="out"):
+        getattr(case("f8", "some")[1], name)(out=la.zeros((5, 4)))
+
+
+def test_nothing_is_computed_to_refuse_an_argument():
+    never = la.zeros((), chunks=-1).map_blocks(lambda block: pytest.fail("computed"), dtype=float)
+    x = case("f8", "some")[1]
+    for key in "out", "initial", "where":
+        with pytest.raises(TypeError, match=f"{key}="):
+            x.sum(**{key: never})
 
 
 @pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])

@@ -229,6 +229,11 @@ def zeros(
     device
         None or "cpu", as of all functions that make arrays.
 
+    Raises
+    ------
+    ValueError
+        A length is negative, there is no such `order`, or the device is not "cpu".
+
     Examples
     --------
     >>> import lazyflow.array as la
@@ -248,6 +253,13 @@ def ones(
 ) -> Array:
     """Return an array of ones.
 
+    Raises
+    ------
+    ValueError
+        A length is negative, there is no such `order`, or the device is not "cpu".
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.ones((1000, 1000), chunks=(500, 1000)).numblocks
     (2, 1)

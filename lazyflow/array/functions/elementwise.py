@@ -222,6 +222,8 @@ def clip(
 
     Raises
     ------
+    TypeError
+        `out` is no chunked array, or of a type that cannot hold the result.
     ValueError
         Bounds are given in both ways.
 
@@ -258,6 +260,13 @@ def clip(
 def round(a: ArrayLike, decimals: int = 0, out: Array | None = None) -> Array:
     """Return elements rounded to some decimals, halves to the even neighbour.
 
+    Raises
+    ------
+    TypeError
+        `out` is no chunked array, or of a type that cannot hold the result.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.round(la.asarray([0.5, 1.5, 2.25])).compute()
     array([0., 2., 2.])
@@ -447,6 +456,13 @@ def i0(x: ArrayLike) -> Array:
 def fix(x: ArrayLike, out: Array | None = None) -> Array:
     """Return elements rounded towards zero.
 
+    Raises
+    ------
+    TypeError
+        The elements are complex numbers, or are none.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.fix(la.asarray([-1.7, 1.7])).compute()
     array([-1.,  1.])
@@ -504,7 +520,7 @@ def isnull(values: ArrayLike) -> Array:
     >>> la.isnull(la.asarray([1.0, float("nan")])).compute()
     array([False,  True])
     """
-    return Array(elementwise.function(_missing, (as_node(values),), bool))
+    return Array(elementwise.function(_isnull, (as_node(values),), bool))
 
 
 def notnull(values: ArrayLike) -> Array:
@@ -518,7 +534,7 @@ def notnull(values: ArrayLike) -> Array:
     return found
 
 
-def _missing(x: Any) -> Any:
+def _isnull(x: Any) -> Any:
     if x.dtype.kind == "O":
         none, unequal = np.equal(x, None), np.not_equal(x, x)  # type: ignore[call-overload]
         return none.astype(bool) | unequal.astype(bool)

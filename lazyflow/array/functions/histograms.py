@@ -91,11 +91,7 @@ def _doane(x: Array, n: int, ptp: float) -> float:
     return ptp / (1 + log2(n) + log2(1 + skewness / expected))
 
 
-# -- histograms --------------------------------------------------------------------------------
-
-
 range_ = range  # parameters are called as NumPy's
-
 
 # -- histograms ---------------------------------------------------------------------------------
 

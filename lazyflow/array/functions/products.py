@@ -305,6 +305,8 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
 
     Raises
     ------
+    TypeError
+        `out` is no chunked array, or of a type that cannot hold the result.
     ValueError
         An array has too few axes, or the lengths that are summed differ.
 
@@ -324,6 +326,8 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /, out: Array | None = None) -> Array:
 
     Raises
     ------
+    TypeError
+        `out` is no chunked array, or of a type that cannot hold the result.
     ValueError
         An array has too few axes, or the lengths that are summed differ.
 

@@ -349,6 +349,13 @@ def indices(
 
     With ``sparse=True`` it is a tuple of arrays that broadcast to the grid.
 
+    Raises
+    ------
+    TypeError
+        `dtype` is not that of numbers.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> rows, columns = la.indices((2, 3), chunks=2)
     >>> (10 * rows + columns).compute()
@@ -442,6 +449,13 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> Any:
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """Return the indices of the main diagonal of an array of `ndim` axes of length `n`.
 
+    Raises
+    ------
+    TypeError
+        `n` is not a number.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> [each.compute() for each in la.diag_indices(2)]
     [array([0, 1]), array([0, 1])]
@@ -523,12 +537,14 @@ def unravel_index(indices: ArrayLike, shape: Any, order: Any = "C") -> tuple[Arr
     few: Any = 0 if shape else node.ndim * (1,)
     np.unravel_index(np.zeros(few, node.dtype), shape, order)  # its errors, now
     return tuple([
-        Array(elementwise.function(_coordinate, (node,), np.intp, shape=shape, order=order, at=at))
+        Array(elementwise.function(
+            _unravel_index, (node,), np.intp, shape=shape, order=order, at=at,
+        ))
         for at in range(len(shape))
     ])
 
 
-def _coordinate(x: Any, shape: tuple[int, ...], order: Any, at: int) -> Any:
+def _unravel_index(x: Any, shape: tuple[int, ...], order: Any, at: int) -> Any:
     return np.unravel_index(x, shape, order)[at]
 
 
@@ -550,8 +566,10 @@ def ravel_multi_index(
     modes: Any = mode if isinstance(mode, str) else tuple(mode)
     empty: Any = tuple([np.zeros(0, x.dtype) for x in nodes])
     np.ravel_multi_index(empty, dims, modes, order)  # its errors, now
-    return Array(elementwise.function(_flat, nodes, np.intp, dims=dims, mode=modes, order=order))
+    return Array(elementwise.function(
+        _ravel_multi_index, nodes, np.intp, dims=dims, mode=modes, order=order,
+    ))
 
 
-def _flat(*coordinates: Any, dims: Any, mode: Any, order: Any) -> Any:
+def _ravel_multi_index(*coordinates: Any, dims: Any, mode: Any, order: Any) -> Any:
     return np.ravel_multi_index(coordinates, dims, mode, order)

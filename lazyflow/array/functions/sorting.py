@@ -53,8 +53,9 @@ from lazyflow.array.nodes.sample_sort import is_long, run_dtype, sample_sorted
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.nodes.user_calls import PerBlock
 
-_MOST = 4  # the part of a memory limit that a sorted array takes as one block
-_PART = 16  # the part that each of its parts takes, if it is more: every one is searched for all
+# Both are guessed.
+_MOST = 4  # a sorted array is one block if it takes at most a memory limit over this
+_PART = 16  # a larger one is cut into parts of a limit over this; each is searched for all values
 
 # -- by index ----------------------------------------------------------------------------------
 

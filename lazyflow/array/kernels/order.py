@@ -1,6 +1,6 @@
 """Kinds of reductions, and the one order in which they go through values.
 
-The order depends on the shape of the block alone.
+The order depends on the shape of the block alone, not on its values or on threads.
 
 A reduction is brought to rounds of the form (kept, reduced, kept): `Form`. Sums and products of
 floats are reduced by blocks within the outer kept indices, and then from block to block::
@@ -79,9 +79,9 @@ def rounds(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[Form, ...]:
 
 
 def in_blocks(form: Form, values: Any) -> Iterator[tuple[slice, Any]]:
-    """Yield contiguous values as (outer, blocks, elements, inner): full blocks, then the last.
+    """Yield places of blocks and their values: the full blocks at once, then the last one.
 
-    With the places of the blocks.
+    Contiguous values get the form (outer, blocks, elements, inner).
     """
     values = values.reshape(form.outer, form.length, form.inner)
     full = form.length // form.size
@@ -262,7 +262,7 @@ class Moments(Sum):
 
     In each block the mean comes first, then, the block being in the cache still, the squares of the
     distances to it. Means are merged sixteen at once by the formula of Chan, Golub and LeVeque
-    (1979) for many parts.
+    (1983) for many parts.
     """
 
     parts = (3,)

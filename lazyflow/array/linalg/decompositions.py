@@ -44,7 +44,7 @@ from lazyflow.array.linalg.tiles import (
     Panels,
     UpperOfPanels,
 )
-from lazyflow.array.nodes.blas_threads import share_of_threads
+from lazyflow.array.nodes.blas_threads import MANY, share_of_threads
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.array.random import default_rng
@@ -56,7 +56,6 @@ from lazyflow.graph.task import Task
 _TOGETHER = 8  # R factors that one task takes
 _TILE = 2048  # rows of a block that are decomposed at once: they stay in the cache
 _NARROW = 128  # columns up to which that is faster
-_MANY = 1 << 10  # tasks, for which LAPACK takes one thread
 
 
 def row_chunks(x: Array) -> tuple[int, ...] | None:
@@ -171,7 +170,7 @@ class FactorOfTall(Expr):
 
 def r_factor(*blocks: Any) -> Any:
     """Return the R factor of rows."""
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         x = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         found = x[:0]
         for tile in _tiles(x):
@@ -182,7 +181,7 @@ def r_factor(*blocks: Any) -> Any:
 
 def qr_factors(*blocks: Any) -> tuple[Any, Any]:
     """Return the QR factors of rows."""
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         tiles = _tiles(blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
         pairs = [np.linalg.qr(tile) for tile in tiles]
         if len(pairs) == 1:
@@ -209,7 +208,7 @@ def finished(finish: Any, *factors: Any) -> tuple[Any, ...]:
 def times_part(q: Any, above: Any, number: int) -> Any:
     """Return Q of a block times its part of the Q factor above it in the tree."""
     n = q.shape[1]
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         return q @ above[number * n:(number + 1) * n]
 
 
@@ -263,9 +262,6 @@ def tall(
         for k, (own, shape) in enumerate(results, 1)
     ]
     return [Array(each) for each in made]
-
-
-# -- decompositions ----------------------------------------------------------------------------
 
 
 # -- QR ------------------------------------------------------------------------------------------

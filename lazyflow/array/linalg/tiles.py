@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from lazyflow.array.nodes.blas_threads import share_of_threads
+from lazyflow.array.nodes.blas_threads import MANY, share_of_threads
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks
 from lazyflow.array.nodes.reductions import TreeReduction
 from lazyflow.array.nodes.task_parts import named
 from lazyflow.graph.task import Task
-
-_MANY = 1 << 10  # tasks, for which LAPACK takes one thread
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
@@ -71,7 +69,7 @@ def factored(start: int, panel: Any) -> tuple[Any, Any]:
 
     panel = np.array(panel, order="F")
     getrf = get_lapack_funcs("getrf", (panel,))
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         found, pivots, _ = getrf(panel[start:])
     order = np.arange(len(panel) - start)
     for k, other in enumerate(pivots.tolist()):
@@ -87,7 +85,7 @@ def eliminated(start: int, block: Any, panel: Any, order: Any) -> Any:
     stop = start + panel.shape[1]
     found = np.array(block)
     found[start:] = found[start:][order]
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         found[start:stop] = solve_triangular(
             panel[start:stop], found[start:stop], lower=True, unit_diagonal=True,
             check_finite=False,
@@ -110,7 +108,7 @@ def substituted(start: int, block: Any, panel: Any) -> Any:
     if not panel[start:stop].diagonal().all():
         raise np.linalg.LinAlgError("Singular matrix")
     found = np.array(block)
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         found[start:stop] = solve_triangular(
             panel[start:stop], found[start:stop], check_finite=False
         )
@@ -299,13 +297,13 @@ class CholeskyTiles(Expr):
 
 def less_product(block: Any, one: Any, other: Any) -> Any:
     """Return a tile less the product of one with the adjoint of another."""
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         return block - one @ other.conj().T
 
 
 def cholesky_factor(tile: Any) -> Any:
     """Return the Cholesky factor of a tile on the diagonal."""
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         return np.linalg.cholesky(tile)
 
 
@@ -313,7 +311,7 @@ def divided(tile: Any, factor: Any) -> Any:
     """Return a tile divided, from the right, by the adjoint of a lower factor."""
     from scipy.linalg import solve_triangular
 
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         return solve_triangular(factor, tile.conj().T, lower=True, check_finite=False).conj().T
 
 
@@ -340,7 +338,7 @@ class TriangularSolution(Expr):
 
 def less_times(block: Any, tile: Any, known: Any) -> Any:
     """Return right sides less a tile times the known part of the solution."""
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         return block - tile @ known
 
 
@@ -354,5 +352,5 @@ def triangular(lower: bool, tile: Any, right: Any) -> Any:
     """
     from scipy.linalg import solve_triangular
 
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         return solve_triangular(tile, right, lower=lower, check_finite=False)

@@ -21,6 +21,7 @@ from typing import Any
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.nodes.expr import Expr
 
+# Both are guessed.
 _PIECES = 3  # for each block of full length there are at most so many, however chunks are cut
 _SLIVER = 16  # part of a block by which another may be longer than the longest
 

@@ -26,6 +26,9 @@ _NAMES = (
     "scipy_openblas_{}_num_threads", "openblas_{}_num_threads",
 )
 
+#: As many tasks as leave one thread to each, where a task's own products are small.
+MANY = 1 << 10
+
 #: Functions that tell and set the number of threads of a library.
 Library = tuple[Callable[[], int], Callable[[int], None]]
 

@@ -1,10 +1,10 @@
 """Sums of products over shared axes: what matmul, tensordot and einsum do, block by block.
 
 Axes are labels. Each task multiplies the blocks that make a part of one block of the result, as
-matrices, and adds up; of large blocks it hands the sum on to the next task. Few blocks of the
-result with much to add up are several sums, merged by sixteens. Where sums are large beside what
-is read, blocks are joined along what is summed. The choice depends on the blocks' numbers and sizes
-only. The threads of the BLAS library are shared out among the tasks.
+matrices, and adds up; of large blocks it hands the sum on to the next task. Where the
+result has few blocks, each is made of several sums, merged by sixteens. Where sums are large beside
+what is read, blocks are joined along the summed axis. The choice depends on the numbers and sizes
+of blocks only. The threads of the BLAS library are shared out among the tasks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyflow.array.chunks import TASKS, in_steps, together
+from lazyflow.array.kernels.order import GROUP
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.blas_threads import share_of_threads
 from lazyflow.array.nodes.elementwise import cast
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe, same_line, turned_back
 from lazyflow.array.nodes.rechunking import rechunk
-from lazyflow.array.nodes.reductions import TOGETHER, TreeReduction, merged
+from lazyflow.array.nodes.reductions import TreeReduction, merged
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.task_parts import named, writes_out
 from lazyflow.array.nodes.views import View, seen, view
@@ -118,7 +119,7 @@ class Contraction(Expr):
             prod([1 if None in sizes else max(sizes) for sizes in x.chunks])
             for x in (*self.inputs, self)
         ]
-        return _LARGE_TOGETHER if 4 * made > one + other else TOGETHER
+        return _LARGE_TOGETHER if 4 * made > one + other else GROUP
 
     def _at_once(self) -> int:
         """Return how many pairs of blocks a task multiplies: of large ones not many.
@@ -137,7 +138,7 @@ class Contraction(Expr):
         numbers = dict(zip(self.labels[0], self.inputs[0].numblocks, strict=True))
         sums = [(label, n) for label, n in numbers.items() if label not in self.labels[2]]
         tasks = prod([n for _, n in sums]) * prod(self.numblocks)
-        return sums, min(max(tasks // TASKS, 1), TOGETHER)
+        return sums, min(max(tasks // TASKS, 1), GROUP)
 
 
 def in_wide_blocks(node: Expr) -> Expr:

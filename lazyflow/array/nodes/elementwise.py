@@ -93,7 +93,8 @@ class Elementwise(Expr):
 
     @property
     def name(self) -> str:
-        return str(self.op.name if isinstance(self.op, _NAMED) else self.op.__name__)
+        named = self.op.name if isinstance(self.op, _NAMED) else self.op.__name__
+        return str(named).lstrip("_")
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return Elementwise(inputs, self.op, self.loop, self.result, fit=True)

@@ -310,8 +310,8 @@ class Expr:
     def through(self, selection: Selection) -> Recipe | None:
         """Return how a view of this node is made of views of its inputs; None if it can't be.
 
-        It is pairs of an input and a selection of it, and a function from the nodes of these, a
-        tuple, to the node of the view.
+        It is a list of pairs, of an input and the selection that is taken of it, and a function
+        that gets the nodes of these selections as a tuple, and returns the node of the view.
         """
         return None
 

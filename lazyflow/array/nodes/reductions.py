@@ -1,7 +1,8 @@
 """Reductions: blocks give parts, neighbouring parts are merged in order, the last is finished.
 
 The order of merging is a function of the blocks' number only, never of where tasks run: sixteen
-neighbours at a time.
+neighbours at a time, first the parts of blocks, then what these merges give. With axes in one
+chunk, the same node applies a function along these axes.
 
     >>> import lazyflow.array as la
     >>> from lazyflow.array.evaluation import as_tasks
@@ -30,7 +31,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from lazyflow import config
 from lazyflow.array.chunks import TASKS, Chunks, normalize_chunks
-from lazyflow.array.kernels.order import Kind, Reduction
+from lazyflow.array.kernels.order import GROUP, Kind, Reduction
 from lazyflow.array.nodes import elementwise
 from lazyflow.array.nodes.elementwise import Fused
 from lazyflow.array.nodes.expr import Expr, Index, MakesTasks, Recipe
@@ -41,17 +42,11 @@ from lazyflow.array.nodes.views import seen, view
 from lazyflow.graph.task import Task
 
 # -- trees of reductions ------------------------------------------------------------------
-#
-# Blocks give parts, neighbouring parts are merged, the last is finished.
-#
-# The order of merging is a function of the blocks' number only. With axes in one chunk, the same
-# node applies a function along these axes.
 
 #: How axes of a result come about: the number of an axis of the input, or the one chunk's length.
 Layout = tuple[int | tuple[int | None], ...]
 
-_WORTH = 1 << 20  # bytes of a piece from which a task more is worth it
-TOGETHER = 16  # parts that one task merges
+_WORTH = 1 << 20  # bytes of a piece from which a task more is worth it; guessed
 
 #: How many parts the trees that are made now merge at a time, or None: see `takes_split_every`.
 _split_every: ContextVar[int | None] = ContextVar("split_every", default=None)
@@ -86,7 +81,7 @@ def takes_split_every(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TreeReduction:
-    """The steps of a tree. Subclasses are hashable, and equal when they do the same.
+    """The steps of a tree: hashable. Those that are equal do the same, and share their tasks.
 
     Attributes
     ----------
@@ -107,7 +102,7 @@ class TreeReduction:
 
     __name__ = "tree"
     placed = False
-    together = TOGETHER
+    together = GROUP
     merge_name = ""
     takes_out = False
     first_takes_out = False
@@ -261,7 +256,7 @@ def _alike(nodes: Sequence[Expr]) -> list[Expr]:
 
 def parts_at_once(split_every: Any) -> int:
     """Return how many parts one task merges, given a ``split_every=``."""
-    found = TOGETHER if split_every is None else operator.index(split_every)
+    found = GROUP if split_every is None else operator.index(split_every)
     if found < 2:
         raise ValueError(f"split_every must be 2 or more; got {split_every!r}")
     return found
@@ -312,11 +307,9 @@ def whole_along(node: Expr, axes: Sequence[int]) -> Expr:
 
 
 # -- reducing nodes -----------------------------------------------------------------------
-#
-# The order depends on shape and chunks only, never on where tasks run: sixteen neighbours are
-# merged at a time, first the results of blocks, then the results of these merges.
 
-_LITTLE = 1 << 18  # bytes of partial results that cost less to send to the caller than a message
+#: Bytes of partial results that cost less to send to the caller than a message; guessed.
+_LITTLE = 1 << 18
 
 
 class Reduce(Expr):

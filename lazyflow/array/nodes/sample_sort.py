@@ -33,9 +33,10 @@ from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.graph.task import Task
 
-_WHOLE = 8  # times `chunk_bytes` that one task sorts, and the part of a memory limit
+# All are guessed.
+_WHOLE = 8  # one task sorts up to so many times `chunk_bytes`, and a memory limit over this
 _PIECES = 32  # of a chunk of `chunk_bytes`: a piece of a run is about as large
-_RUNS = 32  # of which a task takes about five
+_RUNS = 32  # sorted runs, at most; a task takes about five
 _FINE = 4  # a bound is off by less than a chunk's length over this
 
 

@@ -18,8 +18,9 @@ from lazyflow.graph.kinds import ATOM
 
 F = TypeVar("F")
 
-_LARGE = 4 << 20  # bytes of a block that moves in about the time that a task more costs a cluster
-_THIN = 32  # how much smaller a part of it is that is copied rather
+# Both are guessed.
+_LARGE = 4 << 20  # bytes of a block that a cluster moves in about the time of one more task
+_THIN = 32  # a part of it with at most 1 / _THIN of its bytes is copied
 
 
 def named(name: str, func: Any, *details: Any) -> Any:

@@ -28,8 +28,9 @@ from lazyflow.array.nodes.sample_sort import is_long, run_bytes
 from lazyflow.array.nodes.task_parts import TaskDetails, named
 from lazyflow.graph.task import Task
 
-_RANGES = 16  # that a memory limit has room for: fewer are fewer pieces
-_FINE = 4  # parts of a range that a bound is off by less than
+# Both are guessed.
+_RANGES = 16  # ranges for which a memory limit has room; fewer ranges make fewer pieces
+_FINE = 4  # a bound is off by less than a range over this
 
 
 class MergedRanges(Expr):

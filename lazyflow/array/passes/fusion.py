@@ -51,7 +51,8 @@ from lazyflow.array.passes.words import in_a_line, size_of
 
 # -- the program of a group of operations: its steps, what it reads, in which order and chunks
 
-_SMALL = 16  # how much smaller than a result an operand is that is cut anew
+#: An operand is cut anew if the result has at least so many times its elements; guessed.
+_SMALL = 16
 
 
 class GroupProgram:
@@ -223,7 +224,7 @@ class GroupProgram:
 # -- groups of operations -----------------------------------------------------------------
 
 
-CHEAP = 4  #: Steps that are repeated rather than kept.
+CHEAP = 4  #: Up to so many steps are repeated, rather than their result kept; guessed.
 
 #: Operations that cost about as much as reading their operands.
 _QUICK = (

@@ -93,10 +93,10 @@ class BlockSizes:
         ]
 
     def of(self, tasks: Sequence[Task]) -> list[int]:
-        """Return the bytes of the results of tasks, which are in an order that they can run in.
+        """Return the bytes of the results of tasks, given in an order in which they can run.
 
-        A task between blocks returns as much as its user, for a partial sum, or a piece of that;
-        the source of pieces returns all of them.
+        A task that makes no block counts as much as the task that reads it: it is a partial sum, or
+        a piece of what that returns. A task whose result is cut into pieces counts all of them.
         """
         found = dict(self.known)
         wholes: Counter[int] = Counter()

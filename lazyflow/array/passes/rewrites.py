@@ -150,7 +150,7 @@ def rechunks_down(wanted: Sequence[Expr], *_: bool) -> Sequence[Expr]:
 
 
 def _users(nodes: list[Expr]) -> Counter[Expr]:
-    """Count the nodes that read each node; what is joined, those that read the whole."""
+    """Count the nodes that read each node; an input of a join counts the users of the joined."""
     users: Counter[Expr] = Counter()
     for node in reversed(nodes):  # what is joined is asked for in the chunks of each user
         for x in node.inputs:
@@ -331,7 +331,7 @@ def reshapes_down(
 def _reshaped_instead(wanted: Sequence[Expr]) -> set[Expr]:
     """Return the operations that reshapes can move below, and reshapes between such operations.
 
-    All that read one of them read it through the same reshapes.
+    Whatever reads one of these nodes reads it through the same reshapes.
     """
     nodes = below(wanted)
     if not any(type(node) is Reshape and _moves_below(node.inputs[0]) for node in nodes):
@@ -361,8 +361,9 @@ def _reshaped_instead(wanted: Sequence[Expr]) -> set[Expr]:
     return passed
 
 
-_MOST_LOOKED_AT = 100  # nodes below a reshape: some may lie below many
-_MOST_RESHAPED = 2  # arrays of blocks in place of one result of operations on them
+# Both are guessed.
+_MOST_LOOKED_AT = 100  # nodes below one reshape, as a node may lie below many reshapes
+_MOST_RESHAPED = 2  # operands that are reshaped, in place of the one result
 
 
 def _has_few_operands(node: Expr) -> bool:
@@ -385,9 +386,9 @@ def _has_few_operands(node: Expr) -> bool:
 
 
 def _how(node: Any, then: Any = None) -> Any:
-    """Return the chunks after a reshape, and after the one above if there is, and its groups.
+    """Return the chunks and the groups of axes of a reshape, or of two, of which `then` is later.
 
-    After several there is one group of all axes: the blocks have the same order before and after.
+    Two together have one group of all axes: blocks keep their order.
     """
     return (node.chunks, node.groups) if then is None else (then[0], None)
 
@@ -552,9 +553,9 @@ def _steps(nodes: list[Expr]) -> dict[Expr, int]:
 
 
 def _repeats_little(node: Expr, uses: list[Seen], steps: int) -> bool:
-    """Tell whether a node can be made for each of its views alone, of which `steps` is the cost.
+    """Tell whether it costs little to make a node anew for each of its views, in `steps` steps.
 
-    Whatever is above: a view from further up is one more here.
+    This does not depend on nodes above: a view that comes from further up is one more view here.
     """
     if len(uses) == 1:
         return True

@@ -255,7 +255,7 @@ def _reduced(node: Reduced) -> Iterator[str]:
         yield f"of {partials}"
 
 
-@_rule("nodes that a tree reduces have equal chunks, what all its tasks get one", Tree)
+@_rule("nodes that a tree reduces have equal chunks, and those that all tasks get one", Tree)
 def _tree(node: Tree) -> Iterator[str]:
     for x in node.inputs[1:node.count]:
         yield from _unequal(x.chunks, node.inputs[0].chunks)

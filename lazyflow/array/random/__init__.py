@@ -8,7 +8,7 @@
     True
 
 Each call of a method draws other numbers than the calls before it. The functions of this module
-are methods of one generator with a fresh seed, or of `seed`.
+are methods of one generator; its seed is a fresh one, or the one given to `seed`.
 
 Elements of many distributions are functions of seed, call and place, by Philox4x32-10: any part is
 made directly, and without memory if it is only reduced. These are uniform, normal, exponential and

@@ -29,8 +29,8 @@ from lazyflow.array.random.generator import Size, Values, given_of
 #
 # All is done by IEEE's own operations one after the other, so that every processor finds the same.
 
-_MOST = 1 << 13  # counts in a table to each side of the most likely one
-_NEVER = 2.0**-70  # the chance of a count that a table leaves out, of the most likely one's
+_MOST = 1 << 13  # counts that a table has at most on each side of the most likely one
+_NEVER = 2.0**-70  # a table leaves out counts whose chance is less than this times the largest
 
 #: A count about where the most likely one is, and the chance of k + 1 divided by that of k.
 Law = tuple[float, Callable[[Any], Any]]

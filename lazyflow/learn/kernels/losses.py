@@ -1,7 +1,9 @@
 """The losses of linear models.
 
 A new loss is a section of this module, a branch in each function of its part "which loss a kernel
-computes", and a `Loss` at its end; the solvers and SAGA's steps take it from there.
+computes", and a `Loss` at its end; the solvers and SAGA's steps take it from there. An estimator
+has to choose it (estimators/logistic_regression.py is one), data/rows.py to make its targets, and
+tests/helpers/learn_tools.py to list it in `LOSSES`, so that it is tested as the others are.
 
 A loss gets scores (rows, K) and targets (rows, columns): -1 or 1 in one column (logistic, K = 1),
 the number of a class in one column (softmax), or K numbers (squares).

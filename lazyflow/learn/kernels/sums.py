@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from lazyflow.array.nodes.blas_threads import share_of_threads
+from lazyflow.array.nodes.blas_threads import MANY, share_of_threads
 from lazyflow.learn.kernels.losses import Loss, curved_rows, moved_sums
 
 _TILE_BYTES = 1 << 18  # of rows: half of a second-level cache, whatever the number of features
 #: Of rows with their curvatures, for one product: sixteen threads queue for the lock at each call.
 _CURVED_BYTES = 1 << 21
-_MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
 
 
 class RowSample(NamedTuple):
@@ -87,7 +86,7 @@ def loss_sums(
         value, flat = loss.dense_sums(theta[0], X, y[:, 0], weight)
         return float(value), flat[None]
     total, gradient = 0.0, np.zeros(theta.shape)
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         for tile in _tiles(X):
             rows = X if issparse(X) else X[tile]
             losses, residual = loss.residuals(scores_of(theta, rows), y[tile])
@@ -119,7 +118,7 @@ def hessian_sums(
         return total, matrix[None, :, None]
     hessian = np.zeros((K, p, K, p))
     total = 0.0
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         for extended, curved, weights in _curved_tiles(loss, theta, X, y, weight, sample):
             total += weights
             for k in range(K):
@@ -149,7 +148,7 @@ def mean_curvature(
     """
     p = theta.shape[1]
     total, matrix, fourth = 0.0, np.zeros((p, p)), np.zeros(p)
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         if _is_of_one_score(loss, X):
             X, _, weight = _sampled(sample, X, y, weight)
             tile = max(_CURVED_BYTES // (8 * p), 64)
@@ -209,7 +208,7 @@ def slopes_of(loss: Loss, theta: np.ndarray, X: Any, y: np.ndarray) -> np.ndarra
     >>> slopes_of(SQUARES, np.zeros((1, 2)), np.array([[3.0]]), np.array([[1.0]]))
     array([[-1.]])
     """
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         return loss.residuals(scores_of(theta, X), y)[1]
 
 

@@ -25,9 +25,11 @@ from lazyflow.learn.solvers.stopping import History, Solution, StopRule
 # 100,000 rows whose features have scales from 1 to 0.01, L-BFGS takes 7 passes to a millionth of
 # the minimum, and 155 in the coordinates of the features.
 
-_SAMPLE, _PER_FEATURE, _MOST = 8192, 16, 500  # rows at least, and for each feature; features
-_DOUBT = 4  # times what a sample leaves uncertain of a diagonal is added, for its other parts
-_LEAST = 1e-8  # of a diagonal that all rows were seen for, in case other parts are all it has
+# All are guessed.
+_SAMPLE, _PER_FEATURE = 8192, 16  # rows of a sample at least, and for each feature
+_MOST = 500  # features, at most
+_DOUBT = 4  # so many times what a sample leaves uncertain of a diagonal is added to it
+_LEAST = 1e-8  # this part of a diagonal is added to it where all rows were seen
 
 
 class Coordinates(NamedTuple):
@@ -91,7 +93,8 @@ def coordinates_at(problem: Problem, theta: np.ndarray) -> tuple[Coordinates, fl
     matrix, uncertain = problem.mean_curvature(theta, every)
     each = np.arange(p)
     diagonal = matrix[each, each]
-    # What no row of the sample has may be in one of as many rows, as large as all of a mean row.
+    # A feature that no row of the sample has may be in one of as many other rows, and be as large
+    # there as a mean row is as a whole.
     unseen = diagonal.sum() / max(problem.rows.n // every, 1) or 1.0
     # All rows leave nothing uncertain, and a row of weight 2 must be as good as two rows.
     doubt = _DOUBT * uncertain if every > 1 else _LEAST

@@ -26,18 +26,17 @@ from scipy.sparse import issparse
 
 from lazyflow import compute, delayed, tree_reduce
 from lazyflow.api.progress_events import went_on
-from lazyflow.array.nodes.blas_threads import share_of_threads
+from lazyflow.array.nodes.blas_threads import MANY, share_of_threads
 from lazyflow.learn.data.rows import Rows, tree_sum
 from lazyflow.learn.kernels.primitives import compiled, kernel
 
 _TILE = 2048  # rows that are decomposed at once
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
-_MANY = 1 << 10  # tasks, for which a product takes one thread of BLAS
 
 
 def _stacked_r(*factors: np.ndarray) -> np.ndarray:
     """Return the R factor of R factors that stand on each other."""
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         factor: np.ndarray = np.linalg.qr(np.concatenate(factors), mode="r")  # type: ignore[assignment]
         return factor
 
@@ -131,7 +130,7 @@ def _products(
     """Return X'X, X'y and y'y of one chunk less the means, in tiles that stay in the cache."""
     d = X.shape[1]
     gram, moments, squares = np.zeros((d, d)), np.zeros((d, y.shape[1])), np.zeros(y.shape[1])
-    with share_of_threads(_MANY):
+    with share_of_threads(MANY):
         for start in range(0, len(y), _TILE):
             tile = slice(start, start + _TILE)
             rows = (X[tile].toarray() if issparse(X) else X[tile]) - mean

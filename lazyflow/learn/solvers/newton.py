@@ -19,9 +19,9 @@ from lazyflow.learn.solvers.problem import Problem
 from lazyflow.learn.solvers.stopping import History, Solution, StopRule, newton_step
 
 _SUFFICIENT = 1e-4  # Armijo's part of the decrease that the gradient promises
-_SHORTEST = 1e-10
+_SHORTEST = 1e-10  # part of a whole step, below which none is tried; guessed, as the next are
 _SAMPLE, _PER_COEFFICIENT = 8192, 64  # rows of a sample at least, and for each coefficient
-_LEFT = 0.25  # of the gradient, after a step that a sample is good enough for
+_LEFT = 0.25  # part of the gradient's norm: a step that leaves less shows a sample good enough
 
 
 class _Point(NamedTuple):

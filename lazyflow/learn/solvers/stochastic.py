@@ -466,8 +466,9 @@ def _chunks_at_once(problem: Problem) -> int:
 
 
 _SUFFICIENT = 1e-4  # Armijo's part of the decrease that the gradient promises
-_SHORTEST = 1e-3
-_ROUNDS, _SLOW = 3, 0.5  # where so many rounds leave more than this of the gradient, it is given up
+_SHORTEST = 1e-3  # part of a whole step, below which none is tried; guessed
+#: It is given up where so many rounds leave more than this part of the gradient; guessed.
+_ROUNDS, _SLOW = 3, 0.5
 
 
 def svrg(

@@ -103,11 +103,12 @@ def _without_common_shift(problem: Problem, hessian: np.ndarray) -> np.ndarray:
 # kept scores by Newton's method, which reads no features. Without l2 the dual point is shrunk into
 # the box that l1 allows (as scikit-learn's Lasso does it), and its conjugates are added up.
 
+# All are guessed.
 _STEPS = 100  # of Newton for intercepts; near the minimum each squares the error
 _SHORTEST, _FIRST = 1e-9, 8.0  # steps that are tried, and the length of the first one at most
 _ROUNDING = 1e-14  # of a sum, relatively
-_FLAT = 1e-12  # a derivative by the intercepts that changes no gap
-_STEEP = 1e-8  # and one with which the formula is none
+_FLAT = 1e-12  # derivatives by the intercepts up to this change no gap
+_STEEP = 1e-8  # above this the formula of the gap does not hold
 
 
 def gradient_norm(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:

@@ -194,7 +194,7 @@ def _mask_node(mask: Any, chunks: Chunks) -> Expr:
         return mask.expr
     mask = np.array(mask)
     mask.setflags(write=False)
-    fits = tuple(map(len, chunks)) and not any(None in sizes for sizes in chunks)
+    fits = bool(chunks) and not any(None in sizes for sizes in chunks)
     if fits and mask.shape == tuple(map(sum, chunks)):
         return InMemory(mask, chunks)
     return InMemory(mask, normalize_chunks("auto", mask.shape, None, mask.dtype))

@@ -10,6 +10,7 @@ the data twice.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,24 @@ def mean_of(
     return reduced(node, SUM, axis, keepdims, inner, result, MeanOf(result, held, many))
 
 
+@dataclass(frozen=True)
+class SpreadOfMoments:
+    """A variance, or its root, of moments; without warnings, as it is masked if there is none."""
+
+    ddof: float
+    root: bool
+    dtype: Any
+
+    @property
+    def __name__(self) -> str:
+        return "std" if self.root else "var"
+
+    def __call__(self, moments: Any) -> Any:
+        count, _, squares = map(np.real, moments)
+        found = squares / np.where(count > self.ddof, count - self.ddof, 1)
+        return np.asarray(np.sqrt(found) if self.root else found).astype(self.dtype, copy=False)
+
+
 #: NumPy's functions by whether the root is taken, and NaN are left out.
 _SPREADS = {
     (False, False): np.var, (True, False): np.std,
@@ -125,7 +144,7 @@ def variance_of(
     a: Any, axis: Any, dtype: Any, out: Any, ddof: float, keepdims: Any, where: Any, root: bool,
     correction: Any, mask: Expr | None = None, quiet: bool = False,
 ) -> Array:
-    """Return a variance or its root; `mask` as of `counted`, `quiet` as of `VarOf`."""
+    """Return a variance or its root; `mask` tells which elements count, `quiet` as of `VarOf`."""
     if correction is not MISSING:
         if ddof != 0:
             raise ValueError("ddof and correction can't be provided simultaneously.")

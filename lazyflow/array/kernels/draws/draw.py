@@ -1,4 +1,4 @@
-"""What is drawn: a formula, a stream, and the shape of the array that places are counted in.
+"""What is drawn: a formula, a stream, and the shape of the array in which places are counted.
 
 In LLVM's text a formula is a function of a place, to a vector, and to a row in memory.
 """
@@ -190,9 +190,6 @@ done:
   ret void
 }
 """
-
-
-# -- what is drawn -----------------------------------------------------------------------------
 
 
 # -- blocks of draws that are not made yet: kernels make them as they go, and keep nothing of them

@@ -209,6 +209,9 @@ class _Compiler:
 
 
 _PROBE = "define i32 @probe(ptr %a) {\n ret i32 0\n}"  # LLVM 14 has no pointers without types
+
+# The state of the process: one compiler, made when the first kernel asks for it, the functions that
+# are loaded, and a queue of kernels that one thread compiles.
 _compiler: _Compiler | None = None
 _no_compiler = ""  # why there can be none
 _loaded: dict[int, Gone] = {}  # for each function, by its id, with its engine

@@ -28,6 +28,7 @@ from lazyflow.array.nodes.views import View
 from lazyflow.graph.task import Task
 from lazyflow.store.exchange_file import Exchange as Way
 
+# All are guessed.
 _GROUP = 1 << 26  # bytes of blocks that one task of an exchange holds, about
 _WORTH = 1 << 22  # bytes of a group from which a task more is worth it
 _PIECE = 1 << 17  # bytes of a piece on average at least: smaller ones are not spilled
