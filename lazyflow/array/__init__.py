@@ -107,8 +107,9 @@ Results without axes
 #   chunks are chosen               chunks.py: `normalize_chunks`; for several operands
 #                                   nodes/align.py: `common_chunks`; once more where steps are
 #                                   fused: passes/fusion.py: `better_chunks`
-#   `x[mask]` is taken              core.py, by names.py: functions/indexing/taking.py, then
-#                                   index_arrays.py: `take_by_mask`, nodes/indexing/masks.py
+#   `x[mask]` is taken              functions/indexing/taking.py, which names.py gives to core.py;
+#                                   then functions/indexing/index_arrays.py: `take_by_mask` and
+#                                   nodes/indexing/masks.py
 #   `x[mask]` gets its length       evaluation.py: `resolve_lengths`
 #   a kernel or NumPy runs a step   kernels/native/kernels.py: `PlanKernels.decide`
 #   a call finds its function       dispatch.py: `functions`, by the table in names.py
