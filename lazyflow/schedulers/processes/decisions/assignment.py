@@ -363,10 +363,10 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
 # behind a short one; behind a long one, or one of unknown length, it would be held up.
 
 AHEAD = 8  # tasks that may wait for inputs on their way to one worker; a guess
-TARGET = 0.003  # seconds of work in one batch
-SERVED = 4  # workers with batches of `TARGET`: 16 would keep the caller's process busy
-_PLENTY = 4  # batches for each worker: equal ones are of `_target` to within an eighth
-LEAST = TARGET / 3  # seconds; a smaller one costs more messages than the balance is worth
+TARGET = 0.003  # seconds of work in one batch; a guess: thirty times what sending it costs
+SERVED = 4  # workers with batches of `TARGET`: 16 would keep the caller's process busy; a guess
+_PLENTY = 4  # batches for each worker: equal ones are of `_target` within an eighth; a guess
+LEAST = TARGET / 3  # seconds; a smaller one costs more messages than balance is worth; a guess
 
 
 def assign(state: State) -> None:
