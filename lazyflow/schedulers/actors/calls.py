@@ -60,8 +60,8 @@ from lazyflow.system import at_fork
 # An actor that runs one call at a time waits, while its call sleeps until the result of a call of
 # another actor is there: it begins nothing before. Such waits are noted by the process that made
 # the actors, which hears of those in other processes. Of actors that run several calls nothing is
-# noted, and neither of waits with a time limit, of waits for the first of several results, and of
-# those of other threads that a call has started.
+# noted. Nor are noted: waits with a time limit, waits for the first of several results, and waits
+# of other threads that a call has started.
 
 
 @dataclass
@@ -197,7 +197,7 @@ class WatchedCall:
         The identifier of the thread of this process that runs the call now; 0: none, or it shares
         the thread with others.
     start, end
-        By `time.perf_counter`; None: it did not begin, or where it was that is not known.
+        By `time.perf_counter`; None: it did not begin, or its times are not known.
     cpu
         Seconds of CPU time that its thread used; None: unknown.
     failed

@@ -776,8 +776,8 @@ class Run(BaseRun):
     def _deliver_future(self, i: int, future: TaskFuture, brings: bool = False) -> None:
         """Take the outcome of a future that leaf `i` stands for.
 
-        A value of another process is brought here by a thread of its own: the one that tells of
-        it may be the one through which it has to come.
+        A new thread fetches a value that is in another process: this thread may be the one that
+        receives such values, and would wait for itself.
         """
         try:
             if future.is_elsewhere() and not brings:

@@ -526,10 +526,10 @@ class RefCounts:
             self._queues.stuck.pop(node, None)
 
     def treat_as_dropped(self, node: Node) -> None:
-        """Treat a value as gone from its worker, since a task on its way drops it there.
+        """Treat a value as gone from its worker: a task that was sent there drops it.
 
-        The worker gets the id to drop as well, for the case that the task comes back; what it is
-        sent after that may bring the value again.
+        The worker is told to drop it, too: the task may be taken back, and then it drops nothing.
+        A later message may bring the value to that worker again.
         """
         node.dropped = False
         node.stays = True

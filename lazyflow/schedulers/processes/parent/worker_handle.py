@@ -442,7 +442,7 @@ class WorkerHandle:
         self.old_functions.extend(here)
 
     def drop_reloaded(self) -> None:
-        """Have all functions sent again: modules that they are from, or read, are others now."""
+        """Have all functions sent again: the modules that they come from, or use, were reloaded."""
         self.old_functions.extend(self.functions)
         self.functions.clear()
 
