@@ -13,7 +13,8 @@ addition a microsecond:
 >>> engine = SimpleNamespace(
 ...     costs={}, sizes={}, has_priorities=True, width=lambda: 2, memory=lambda: 1e9,
 ...     holds=lambda value: False)
->>> queue = GroupQueue(plan, engine, failed={}, limit=None, leaves={}, crash_retries=2)
+>>> queue = GroupQueue(
+...     plan, engine, failed={}, limit=None, leaves={}, crash_retries=2, now=lambda: 0.0)
 >>> queue.todo = set(range(7))
 >>> queue.functions = {i: (plan.tasks[i]._func.__name__, b"") for i in queue.todo}
 >>> queue.regroup(shown=plan.outputs)
