@@ -39,7 +39,7 @@ kernel_cache       None        folder of compiled kernels; None: lazyflow/kernel
 
 Settings are looked up in this order: the enclosing ``with config.set(...)`` (a context variable:
 threads and async tasks do not see each other's), then plain ``config.set(...)`` (for the process;
-if its object is kept, ``x = config.set(...)``, from the thread's next look-up on), then the
+after ``x = config.set(...)``, only once the same thread has looked a setting up), then the
 environment (``LAZYFLOW_SCHEDULER``, ``LAZYFLOW_NUM_WORKERS``, ..., read at import), then the
 default.
 """

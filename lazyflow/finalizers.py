@@ -31,7 +31,7 @@ V = TypeVar("V")
 class Gone(ref):
     """A weak reference that carries ``then``, for the code that gets it from its callback.
 
-    It must be held: Python forgets the callback of a weak reference that is itself collected.
+    Whoever makes one has to keep it: if it is collected before `obj`, the callback is not called.
     """
 
     __slots__ = ("then",)

@@ -158,12 +158,13 @@ Waker: TypeAlias = tuple[Any, Callable[[Any], Any], Callable[[], Any]]
 
 
 def make_waker() -> Waker:
-    """Return a file that a thread waits for, a function that wakes it, and one that it calls then.
+    """Return a file, a function `wake`, and a function `note`, for a thread that waits for work.
 
-    The first has a ``fileno()`` that is readable once the second was called, until the third is.
-    The second takes any argument and is all C, as callbacks of weak references must be; it holds
-    the descriptor open, which must not become another's while somebody may write to it. A call
-    while the third runs may be lost: the thread is awake then, and looks for work afterwards.
+    The thread waits until the ``fileno()`` of the file is readable. `wake` makes it readable. The
+    thread, now awake, calls `note`, which makes it unreadable again, and then looks for work. A
+    call of `wake` while `note` runs may be lost, which does no harm: the look for work comes after.
+    `wake` takes any argument and is all C, as callbacks of weak references must be. It keeps the
+    file open: else the descriptor could be another file's by the time that somebody wakes.
     """
     if not hasattr(os, "eventfd"):
         return _pipe_waker()

@@ -5,8 +5,8 @@ A `DelayedFunction` is a leaf that holds the function, so it can be an argument 
 further fields, which never change, are ``_called_options :: Options``, shared by all tasks that it
 makes, and ``_traverse :: bool``. A call without keywords, whose arguments are all plain or all
 lazy, fills the slots of a `Task` itself, which is the quickest way; others go to `new_task`
-(graph/binding.py). In
-both a task gets its class last, because a `Delayed` refuses to have attributes set.
+(graph/binding.py). Both set the class of the task last, because a `Delayed` refuses to have
+attributes set.
 """
 
 from __future__ import annotations

@@ -79,7 +79,10 @@ def items_of(x: Any) -> list[Any]:
 
 
 def set_right(new: Any, items: Sequence[Any]) -> None:
-    """Give a container, which was filled by its own methods, just these items where it differs."""
+    """Make sure that a container has exactly these items.
+
+    It was filled by methods of its class, which may have stored others.
+    """
     below = _builtin_below(type(new))
     if below is None or below is type(new):
         return

@@ -2,6 +2,40 @@
 
 Containers are searched to any depth by an explicit stack. The search leaves behind a `Binder`,
 which puts the values of the inputs in their places at every execution.
+
+Policy: neither later edits by the caller nor those of the task change the graph. So containers are
+copied at the call and again at each execution, arrays are write-protected or copied, and an
+iterator is taken at the call, or, if it is long, wrapped so that a second execution finds the same
+items. Most calls have plain and lazy arguments alone: `_bind_simple` does these without a search.
+
+A call and what is left of it::
+
+    f(x, [1, y], k=x)               x, y lazy
+      inputs    (x, y, x)           one for each place, numbered as they are found
+      makers    [list of [1, hole]] containers to be made, inner ones first
+      template  [hole, hole, hole]  the arguments, by position and then by name
+      holes     [(0, 0), (1, ~0), (2, 2)]
+                  |  |    |  |
+                  |  |    |  made by maker 0, as ~0 is negative
+                  |  the value of input 0
+                  position in the template
+
+State of an `_ArgumentSearch`, which lives during one call, in the caller's thread::
+
+    inputs :: [Task]
+    makers :: [(make, template, holes, extra)]
+    memo :: {id: (is a source, source or literal)}   an object that is met again is not searched
+    keep :: [object]                                 keeps the ids of the memo valid
+    open :: {id: depth}                              containers that are being searched
+    intact, nested :: {id}; private :: {id: source}  literals, by how they are copied
+
+>>> from lazyflow import delayed
+>>> x, y = delayed(abs)(-1), delayed(abs)(-2)
+>>> inputs, binder = bind((x, [1, y]), {"k": x})
+>>> inputs == (x, y, x), binder.holes                    # ~0 is -1
+(True, [(0, 0), (1, -1), (2, 2)])
+>>> binder.fill([10, 20, 10])
+([10, [1, 20]], {'k': 10})
 """
 
 from __future__ import annotations

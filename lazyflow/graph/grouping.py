@@ -7,10 +7,10 @@ measured the costs and result sizes of functions. It makes two kinds of groups:
   chain, and otherwise as long as the whole subtree is small, needs few results of others and holds
   little at once;
 * groups that are still small are packed together with others on the same level, in the order of
-  the plan. Either they read and return little, or all need the same large results and nothing else
-  that is still to be made. In the second case their results may be large, and inputs that no other
-  task needs are made in their group, however long that takes. So no task waits for the inputs of
-  another one of its group.
+  the plan, in one of two cases. In the first, they read and return little. In the second, all need
+  the same large results, and nothing else that is still to be made; what they return may be large.
+  If no other task needs such a large result, its task joins the group, however long it takes. So no
+  task waits for the inputs of another one of its group.
 
 Large results are not brought together: tasks are in one group only if one of them reads all the
 large results that any of them reads. So each runs where its own large inputs are.
@@ -299,7 +299,7 @@ class _Grouping:
         return [pack.members for pack in packs]
 
     def _with_sources(self, packs: list[_Pack]) -> list[_Pack]:
-        """Join packs that read one large result to the subtree that makes it for them alone."""
+        """Put the subtree that makes a large result into the pack that alone reads it."""
         alone = {pack.parts[0]: pack for pack in packs if len(pack.parts) == 1}
         gone: set[int] = set()
         for pack in packs:

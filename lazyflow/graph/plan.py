@@ -305,9 +305,9 @@ def _is_taken_apart(plan: Any, i: int) -> bool:
 # as all that makes a plan here.
 
 _MANY = 8  # so many values with several users are the least that count as cut; a guess
-_PIECES = 4  # and so many users they have, on average: of fewer, both orders keep about as many
+_PIECES = 4  # so many users they have, on average: of fewer, both orders keep as many; a guess
 _SHARE = 4  # one in so many tasks uses one of them; a guess
-_WORTH = 0.8  # by number has to keep fewer than this times the values: its queue is slower
+_WORTH = 0.8  # by number has to keep less than this share of them: its queue is slower; a guess
 
 
 def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:

@@ -36,12 +36,12 @@ from lazyflow.interrupts import Event, uninterrupted
 from lazyflow.store.sizes import format_bytes
 from lazyflow.system import at_fork, is_in_memory, process_usage, return_freed_memory
 
-LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more
-_SHARE = 0.6  # of the limit for kept values at most; tasks and the program have the rest; a guess
-_LEAST_SHARE = 0.1  # that they have even where the program itself takes all; a guess
-_FULL = 0.9  # of the limit that the process is to have, until the next look at it; a guess
-_LOOKS = 64  # times that this is looked at while values of as many bytes are kept; a guess
-_EARLY = 0.75  # of that share from which the thread writes, while tasks go on; a guess
+LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more; a guess
+_SHARE = 0.6  # of the limit at most is for kept values; tasks and program get the rest; a guess
+_LEAST_SHARE = 0.1  # of the limit is for kept values even if the program takes all of it; a guess
+_FULL = 0.9  # of the limit is the most that the whole process should use; a guess
+_LOOKS = 64  # looks at the process's memory while values of one limit's size are kept; a guess
+_EARLY = 0.75  # of the room for values: the thread writes from there on, as tasks go on; a guess
 _PART = 64 << 20  # bytes of one write; a guess
 _ON_DISK = "/var/tmp"  # for large files; the folder of temporary ones is often in memory
 

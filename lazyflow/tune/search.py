@@ -282,7 +282,7 @@ class Search:
     # -- trials -----------------------------------------------------------------------------
 
     def _next(self) -> Trial | None:
-        """Return the next trial to run: of those that wait, and a new one, the least far."""
+        """Return the next trial to run: the one with the fewest steps; a new one has none."""
         if self._waiting and (not self._todo or self._waiting[0][0] == 0):
             return heappop(self._waiting)[2]
         if not self._todo:

@@ -380,7 +380,7 @@ def _text(told: dict[str, Any]) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file so that it is the one before or this one, whenever the program is killed."""
+    """Replace a file in one step: if the program is killed, the old or the new one is there."""
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(data)
     os.replace(part, path)

@@ -149,6 +149,11 @@ class TestChains:
         assert rules([*tasks, task(0, 9, "w-3")], runs) == []  # others run beside it
 
 
+def test_the_readme_counts_the_rules():
+    readme = pathlib.Path(__file__).parents[2].joinpath("README.rst").read_text()
+    assert len(RULES) == 17 and "it detects seventeen" in " ".join(readme.split())
+
+
 def test_every_rule_has_a_sentence_and_is_tested():
     texts = [path.read_text() for path in pathlib.Path(__file__).parent.glob("test_advice*.py")]
     for rule in RULES:

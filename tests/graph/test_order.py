@@ -91,12 +91,12 @@ def standardised():
 
 
 def stencil():
-    """Return the sum of a stencil: a block is cut for its eight neighbours.
+    r"""Return the sum of a stencil: a block is cut for its eight neighbours.
 
     ::
 
         r00   r01   r02         r00 takes a piece of each block around b00; no row further is cut
-         | \\ / | \\ / |
+         | \ / | \ / |
         b00   b01   b02 ..
     """
     graph = blocks(8, 8)

@@ -141,9 +141,6 @@ def memory_limit(usage: Sequence[UsageRecord]) -> int | None:
     return usage[-1].total + left if usage and left is not None else None
 
 
-# -- the rules ---------------------------------------------------------------------------------
-
-
 # -- `Advice`: one piece of it ------------------------------------------------------------
 
 _SHARE = 0.2  # of the block's time, below which a rule says nothing; a guess

@@ -99,9 +99,6 @@ def write_page(path: str | os.PathLike[str], figure: Any, title: str, below: str
     Path(path).write_text(page, encoding="utf-8")
 
 
-# -- the timeline ------------------------------------------------------------------------------
-
-
 # -- the bars of a timeline: which lane, which colour, and the texts that the mouse brings up
 
 
@@ -358,9 +355,6 @@ def _add_usage(plot: Any, groups: dict[str, list[UsageBar]]) -> None:
         ))
     if drawn:
         plot.add_tools(HoverTool(tooltips=_USAGE_TOOLTIPS, renderers=drawn, visible=False))
-
-
-# -- the hottest lines -------------------------------------------------------------------------
 
 
 # -- the picture of a `Flame`, by Bokeh: boxes below the boxes that called them -----------

@@ -129,9 +129,6 @@ def _named(what: str, track: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": 1, "tid": track, "args": {"name": name}}
 
 
-# -- the profile -------------------------------------------------------------------------------
-
-
 # -- the thread of a profile: it looks at tasks of this process, and reads memory and CPU use
 
 _MIN_INTERVAL, _MAX_INTERVAL = 0.001, 3600.0  # seconds between two samples

@@ -59,9 +59,6 @@ from lazyflow.graph.tokens.digests import (
     type_name,
 )
 
-# -- the parts of an object --------------------------------------------------------------------
-
-
 # -- containers ---------------------------------------------------------------------------
 #
 # Atoms are encoded in runs by `marshal`, about 20 ns each, and only the other objects become

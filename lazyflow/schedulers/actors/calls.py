@@ -3,6 +3,31 @@
 A scheduler that can keep actors has ``make_actor(spec)``, which returns an `ActorHost`, and
 ``actors_share_memory = False`` when arguments do not reach them as the caller has them. All of it
 is used through `lazyflow.api.actors`.
+
+Policy: a call runs whether or not its future is kept, unless it is cancelled before it begins or
+its actor has ended. Calls begin in the order in which they were made (of an actor that runs several
+at once: those whose inputs are there). Actors that wait for each other in a circle would wait for
+ever: the call whose result closes the circle fails with `CycleError` instead (`_Waits`).
+
+The way of a call::
+
+    actor.add(x)                     api/actors.py makes an `ActorCall` with its `CallFuture`
+      |
+    ActorHost.call(call)             queued; `begun` when it begins in this process
+      |           |
+      |         PackedCall.gather    in another process: the arguments are packed, then the values
+      |           |                  of the inputs as they come; sent when nothing is missing
+    the method runs                  `finish`: a lazy result is computed, an iterator is run
+      |
+    the future gets the outcome      `WatchedCall.over` tells the observers
+
+State, and who writes it::
+
+    waits._waits :: {actor: (WaitingActor, {future: actor})}   any thread, below its lock
+    ActorCall.begun :: bool              the thread that makes the call
+    ActorCall.host, node                 the host of an actor in another process
+    WatchedCall.thread, start, end, cpu  `begin`, `over`; `took` for a call in another process
+    PackedCall.values, missing, error    steps of the host's port, one input each
 """
 
 from __future__ import annotations
@@ -35,8 +60,8 @@ from lazyflow.system import at_fork
 # An actor that runs one call at a time waits, while its call sleeps until the result of a call of
 # another actor is there: it begins nothing before. Such waits are noted by the process that made
 # the actors, which hears of those in other processes. Of actors that run several calls nothing is
-# noted, and neither of waits with a time limit, of waits for the first of several results, and of
-# those of other threads that a call has started.
+# noted. Nor are noted: waits with a time limit, waits for the first of several results, and waits
+# of other threads that a call has started.
 
 
 @dataclass
@@ -172,7 +197,7 @@ class WatchedCall:
         The identifier of the thread of this process that runs the call now; 0: none, or it shares
         the thread with others.
     start, end
-        By `time.perf_counter`; None: it did not begin, or where it was that is not known.
+        By `time.perf_counter`; None: it did not begin, or its times are not known.
     cpu
         Seconds of CPU time that its thread used; None: unknown.
     failed

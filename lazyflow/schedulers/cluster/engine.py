@@ -2,6 +2,26 @@
 
 An engine is the connection to one cluster. Its thread decides which groups of tasks go there, and
 runs all steps of runs and actors one after the other.
+
+Policy: all that may change runs and groups is a step of this thread, so steps need no locks.
+Whoever has something to say (a caller, a worker's report, a finalizer) posts a step, and goes on.
+A step that fails ends the run that it belongs to, never the thread. Functions are measured
+by digest, so that a later run knows the costs of the same functions.
+
+A group goes and comes back like this::
+
+    EngineRun.submit -> Engine.submit -> the cluster: a worker runs the group
+                                            |
+    EngineRun.reported <- _received <- post <- receive(report), in any thread
+
+State, and who writes it::
+
+    costs, sizes :: {digest: seconds or bytes}   `learn`, `learn_size`: the engine's thread
+    links :: {name: ActorLink}                   links, when they begin and end
+    closing :: bool                              `close`, in any thread; never False again
+    _groups :: {number: (run, group)}            the engine's thread: submitted and not reported
+    _steps :: SimpleQueue of (step, arguments)   any thread puts, the engine's thread gets
+    _later :: heap of (time, number, object, method)    the engine's thread
 """
 
 from __future__ import annotations

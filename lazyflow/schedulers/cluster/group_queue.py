@@ -105,10 +105,10 @@ class TaskGroup:
     is_given
         Whether the caller gets any of them, and may hold the handle when the run does not.
     is_counted
-        Whether each run of its only task counts. Else each death of a worker that had it counts,
-        also of one that did not run it.
+        What `runs` counts. True: runs of its only task. False: deaths of workers that had the
+        group, whether or not it ran there.
     runs
-        How many runs, or deaths, there may be.
+        How many of these runs, or deaths, are left.
     is_known
         Whether the costs of its tasks, and the sizes of results of theirs that the caller wants,
         were known when it was made.
@@ -212,7 +212,7 @@ class Submission(NamedTuple):
     options: Options
 
 
-LEAST, MOST = 0.005, 0.1  # seconds of work of a group
+LEAST, MOST = 0.005, 0.1  # seconds of work of a group; a guess
 _PACKED = 300_000  # bytes that tasks which are packed read and return; a guess, see Limits
 _FEW_DONE = 64  # tasks: until so many are done, groups are made anew when more is known; a guess
 LONG = 0.5  # seconds after which tasks are taken to be long; a guess

@@ -1,4 +1,19 @@
-"""The caller's references to values that an engine keeps, and the errors when they are lost."""
+"""The caller's references to values that an engine keeps, and the errors when they are lost.
+
+Policy: a result stays in the cluster until the caller asks for it, and while the reference lives.
+Each `get` unpickles it anew, so that edits by one reader are not seen by another. A value that was
+put is kept here as well, packed, and sent again when the worker that had it is gone; a result is
+not, and the errors below say what was lost, and what to do::
+
+    EngineResult.get   short (came with the report), else outcome (fetched), else engine.bring
+    Put                current_handle: sends it at first use, and again when it is lost
+
+State::
+
+    EngineResult.outcome :: GroupOutcome | None   `Engine.bring` sets it, the next `get` takes it
+    EngineResult.short :: PackedValue | None      never changed
+    Put.handle                                    `current_handle`, below its lock
+"""
 
 from __future__ import annotations
 

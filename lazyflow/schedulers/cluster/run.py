@@ -3,6 +3,30 @@
 The caller's thread makes a run and fetches its results; the engine's thread does the rest, one
 step after the other. The run's `GroupQueue` decides which tasks go together; its `RunValues`
 has their values from outside.
+
+Policy: groups are made anew when more is known about the costs of their tasks. A group whose inputs
+were lost is submitted again, after the groups that make them, and at most ten times. When a worker
+dies, the tasks of its groups become suspects: each is run alone, with nothing else of the run
+under way, until all of them are done or one has had all its runs. So only the task that ends
+workers fails with `WorkerDied`.
+
+A group, and the methods that move it::
+
+              _regroup           submit               reported
+    todo  ------------>  group  --------> under_way ------------> done: values arrive
+      ^                                     |   |
+      |         lost: inputs were lost      |   |  died: its worker died
+      +-------------------------------------+   +----> suspects ---> alone, as a group of its own
+                                                                     until it is done, or guilty
+
+State of an `EngineRun`, which the engine's thread changes once the run has begun::
+
+    under_way :: {number: TaskGroup}   submitted, and neither reported, lost nor given up
+    queue :: GroupQueue                the tasks that are not submitted, `queue.todo`
+    suspects :: Suspects               tasks to be run alone, and how many runs each has had
+    errors :: {task: error}            of failed tasks, as they are raised
+    wanted :: {task}                   results that did not arrive yet
+    head :: (name, environment, flags) made as the run begins, never changed
 """
 
 from __future__ import annotations

@@ -360,6 +360,10 @@ class Request(NamedTuple):
         Users of failed tasks get the exception as value, and the run continues.
     background
         No caller waits for it yet; runs with a waiting caller go first.
+    check_mutation
+        Each task's inputs are compared before and after its call; a task that changed one fails.
+    observers
+        The `Observer` objects that are told of this run's tasks.
     light
         Its tasks take microseconds, less than passing them to another thread, and never wait.
     memory_limit

@@ -1,12 +1,13 @@
 """One execution of one plan, which begins once and ends once.
 
-`BaseRun` has the code common to all runs. A run ends when its last result is there, when a task
-fails, when it is cancelled, or when all of its futures were dropped. The thread that pops
-`_closing` ends it. `Run` has its tasks called by threads of this process; the runs of worker
-processes and of engines are kinds of `OffloadedRun`.
+`BaseRun` has the code common to all runs. `Run` has its tasks called by threads of this process;
+the runs of worker processes and of engines are kinds of `OffloadedRun`. A run ends with its last
+result, or early in `BaseRun._fail`; the thread that pops `_closing` ends it. A value is dropped
+after its last use in `Run._loop`; `BaseRun.cull` finds tasks that only dropped futures needed.
 
-Where to look: a value is dropped after its last use in `Run._loop`, and where a future was
-dropped, `BaseRun.cull` finds the tasks that need not run. `BaseRun._fail` ends a run early.
+State: `plan` and `request` never change. The thread that has the outcome of task i writes
+``values[i]`` or ``failed[i]``; any thread may append to `stop`, `attention` and `dropped`; `cull`
+alone writes `unneeded` and `uses_left`, under a lock. `BaseRun.__init__` has the types.
 """
 
 from __future__ import annotations
@@ -776,8 +777,8 @@ class Run(BaseRun):
     def _deliver_future(self, i: int, future: TaskFuture, brings: bool = False) -> None:
         """Take the outcome of a future that leaf `i` stands for.
 
-        A value of another process is brought here by a thread of its own: the one that tells of
-        it may be the one through which it has to come.
+        A new thread fetches a value that is in another process: this thread may be the one that
+        receives such values, and would wait for itself.
         """
         try:
             if future.is_elsewhere() and not brings:

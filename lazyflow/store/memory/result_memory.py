@@ -27,7 +27,7 @@ from lazyflow.store.memory.arena import memory_file
 from lazyflow.store.memory.available import Budget, available_memory
 from lazyflow.system import at_fork, has_descriptors_of_others, open_descriptor_of, owned
 
-KEEP = 512 << 20  # bytes: six times as fast for `concatenate` of two arrays of 80 MB
+KEEP = 512 << 20  # bytes; a guess: room for the result of joining two arrays of 80 MB, and more
 _FILES = 100  # that may be there at once; a guess
 _MAX_MAPPINGS = 4  # mappings that a writer keeps; a guess
 

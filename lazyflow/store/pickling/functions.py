@@ -92,11 +92,11 @@ def carries_state(value: Any, is_importable: Callable[[Any], bool]) -> bool:
 
 
 def _unknown(value: Any) -> None:
-    """Return nothing that could be looked at: the object may be changed."""
+    """Return None, for an object that may hold state that a call changes."""
 
 
 def _fixed(value: Any) -> tuple[Any, ...]:
-    """Return that there is nothing in it to be changed."""
+    """Return no parts: an object that holds nothing that a call could change."""
     return ()
 
 

@@ -123,6 +123,14 @@ def test_what_was_pickled_together_goes_together():
 
 
 def test_a_chain_stays_in_one_batch_and_its_values_in_one_worker():
+    """A task follows its input into the batch, through `Lane.following`.
+
+    ::
+
+        batch        x0       x0 x1       x0 x1 x2 ..
+        following    x1       x2          x3 ..       what follows is taken next
+        drops                 x0          x0, x1 ..   each after the task that reads it
+    """
     scene = Scene()
     scene.learn(1, seconds=1e-6)
     x = chain(50, kind=LARGE)
@@ -176,6 +184,17 @@ def test_held_values_lie_evenly_however_short_their_tasks_are():
 
 
 def test_an_idle_worker_steals_when_it_is_worth_it():
+    """The idle one takes the oldest task of a queue, if it can have x before that would run here.
+
+    ::
+
+        x ---> ten tasks of 10 ms           worker 0 made x, so all ten are queued there
+
+        worker 0   [x]  oldest .. newest    it runs the newest first
+                          |
+        worker 1   []     +--> FETCHING     x of 1 kB is there in less than 1 ms; 1 TB would take
+                                            minutes: then all ten stay
+    """
     for size, is_stolen in [(1000, True), (10**12, False)]:
         scene = Scene()
         scene.learn(2, seconds=0.01)

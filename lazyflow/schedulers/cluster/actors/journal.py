@@ -50,8 +50,8 @@ class Journal:
     Parameters
     ----------
     base
-        The folder in which a private one is made; where it is not there, and for None, that of
-        temporary files.
+        The file is in a private folder, which is made in this one. None, or a folder that does not
+        exist: in the folder for temporary files.
 
     Attributes
     ----------
@@ -119,9 +119,10 @@ class Journal:
                 self._lose(error)
 
     def _begin_anew(self) -> None:
-        """Write the last answers where none are now, and only then that they begin there.
+        """Write the last answers to a free part of the file, and after that where they begin.
 
-        Not to a new file: the caller may hold this one, and others may take away its folder.
+        So whoever reads the file meanwhile finds the old answers. It can't be a new file: the
+        caller may have this one open, and somebody may have removed its folder.
         """
         data = b"".join(_LENGTH.pack(len(each)) + each for each in self._answers) + _END
         at = _HEAD.size

@@ -117,8 +117,8 @@ async def run_group(
 ) -> GroupOutcome:
     """Run a group in a thread; return when it is done or given up.
 
-    The scheduler is asked before if its runs are counted: so many there may be, 0 if they are not.
-    If a file is gone from which it reads, the scheduler has it run again.
+    `runs` is how often the group may run. If it is not 0, the scheduler counts the runs, and is
+    asked before each. If a file is gone from which it reads, the scheduler has it run again.
     """
     worker = distributed.get_worker()
     if runs and not await worker.scheduler.lazyflow_begin(

@@ -3,6 +3,23 @@
 A record is made of builtins that `marshal` can carry, so that reading one can't fail as
 unpickling an exception can. It has each exception that belongs to an error (causes, contexts,
 members of groups) by its type, text, notes, frames and, where it can travel, its pickled form.
+
+Policy: the user sees the exception that the task raised, of the same class, with the traceback of
+the task's own frames. What can't travel is left out piece by piece, and a note says what was left
+out; if all else fails, a `RemoteTaskError` with the class's name and the text stands in. Neither
+`record` nor `rebuilt` runs the ``__init__`` of an exception again, unless its class says so, and
+code of a class that fails here never ends the worker. All sizes are limited.
+
+The way of an error::
+
+    worker   record(error):  _family      error, its causes, contexts and members, parts first
+                             _entry       of each: texts, `frames_of`, `pickled`
+    socket   ((module, name, text, notes, frames, pickled or None, why, ...), ...)
+    caller   rebuilt(data):  _error_of    of each: `unpickled`, or else `_stand_in`
+                             _join        traceback, notes, cause, context by their places
+
+The module has no state, except for a cache of the code objects of frames (`_code`) and the class
+of the pickler, which is made at first use. A record, once made, is not changed.
 """
 
 from __future__ import annotations

@@ -156,7 +156,10 @@ def _hiding(
 
 
 class _ParameterNames:
-    """The names of a function's parameters; `is_open` tells that it takes others, or may do so."""
+    """The names of a function's parameters.
+
+    `is_open`: it takes arguments of any number or name, or its signature is not known.
+    """
 
     def __init__(self, func: Callable[..., Any]) -> None:
         import inspect  # takes 5 ms

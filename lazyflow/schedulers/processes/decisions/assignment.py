@@ -2,6 +2,43 @@
 
 Every event ends with `assign`. For each worker that has room it takes the next task (`first`) and
 adds more of the same job (`another`) up to the seconds of work that a batch should have (`_fair`).
+The policy is told in words above the two parts of this module: where a task goes, and how much
+goes into a batch. The module has no state of its own: it takes tasks out of the queues of a `State`
+(pool_state.py), in the driver's thread, and writes::
+
+    WorkerRecord.batches :: deque[Batch]    a batch is added; events remove it when it is answered
+    WorkerRecord.to_drop :: [id]            moved to the batch
+    Lane.following, arrived, queue          tasks are taken out, or put back
+    Job.last :: WorkerRecord                the worker of the job's last batch
+    Job.listed :: bool                      False when the job has no ready task any more
+    State.starting, batch_count :: int      workers that are asked for, and batches
+    State.has_moved :: bool                 a worker that was passed over may have a task now
+    State.out :: deque[Instruction]         `Send` and `Start`
+
+From where the next task of a worker comes, the first that has one; foreground jobs go first, and
+tasks with priorities are told of below::
+
+    following --> arrived --> queue --> rota --> queue of another worker
+    its inputs    inputs      most of   of all   stolen, if moving the inputs
+    are made      were        its input jobs     takes less time than waiting
+    there         fetched     is here
+
+The first batch of a function that was never measured is one task; then four times as many go as
+were measured:
+
+>>> from lazyflow import delayed
+>>> state, worker, job = State(), WorkerRecord(serial=1), Job(run=None, cap=1)
+>>> worker.up, state.workers, state.size = True, [worker], 1
+>>> for i in range(9):
+...     state.queues.push(Node(job, i, delayed(abs)(-i), function=0))
+>>> assign(state)
+>>> [len(batch.nodes) for batch in worker.batches]
+[1]
+>>> state.paces[0].allowed, state.paces[0].mean = 4, 1e-5      # as events.py notes it
+>>> worker.batches.clear()
+>>> assign(state)
+>>> [len(batch.nodes) for batch in worker.batches]             # the next waits behind it
+[4, 4]
 """
 
 from __future__ import annotations
@@ -326,10 +363,10 @@ def put_back(queues: Queues, worker: WorkerRecord, node: Node) -> None:
 # behind a short one; behind a long one, or one of unknown length, it would be held up.
 
 AHEAD = 8  # tasks that may wait for inputs on their way to one worker; a guess
-TARGET = 0.003  # seconds of work in one batch
-SERVED = 4  # workers with batches of `TARGET`: 16 would keep the caller's process busy
-_PLENTY = 4  # batches for each worker: equal ones are of `_target` to within an eighth
-LEAST = TARGET / 3  # seconds; a smaller one costs more messages than the balance is worth
+TARGET = 0.003  # seconds of work in one batch; a guess: thirty times what sending it costs
+SERVED = 4  # workers with batches of `TARGET`: 16 would keep the caller's process busy; a guess
+_PLENTY = 4  # batches for each worker: equal ones are of `_target` within an eighth; a guess
+LEAST = TARGET / 3  # seconds; a smaller one costs more messages than balance is worth; a guess
 
 
 def assign(state: State) -> None:

@@ -66,7 +66,7 @@ from lazyflow.schedulers.processes.decisions.nodes import (
 )
 from lazyflow.schedulers.processes.decisions.pool_state import State, purge
 
-GROWTH = 4  # times as many tasks of one function in a batch as were measured so far
+GROWTH = 4  # times as many tasks of one function in a batch as were measured so far; a guess
 _MAX_CALLS = 1 << 20  # of one function in a batch; a guess
 
 # -- events of answers: a worker's tasks are done, have failed, come back, or returned lazy values

@@ -166,8 +166,9 @@ class Batch:
     is_short
         All its tasks are known to be short, so that another batch may be sent after it.
     joins
-        The number of tasks that wait for it and also for inputs that were not sent anywhere yet,
-        minus those for which it sends the last such input.
+        A count that tells whether the batch should go on. It rises by one when the first input of
+        a task is sent with it while other inputs of that task were not sent to any worker, and
+        falls by one when the last such input is.
     is_late
         It takes longer than it should.
     unanswered

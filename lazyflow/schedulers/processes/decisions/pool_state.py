@@ -1,8 +1,54 @@
 """The state of the pool: queues of ready tasks, counts of uses, and the lineage of lost values.
 
+Policy: a value stays in the worker that made it until its last user has run; then it is dropped
+there. A ready task waits in the queue of the worker that has most bytes of its inputs, or, if no
+worker has any, where all find it. The tasks of a job are kept as long as a value of it that is
+needed could be lost, and a lost value is made again by its task.
+
 Once a job has been added, this module alone changes where a task is (`Node.phase`, its worker)
 and its counts: in `RefCounts.sent`, `State.done`, `RefCounts.fail_all`, `Lineage.remake` and
 `RefCounts.release`. Tests play random histories of events and count everything again after each.
+
+State, which the driver's thread alone reads and changes; written by::
+
+    State.out :: deque[Instruction]         all; the driver carries them out, the oldest first
+    State.workers :: [WorkerRecord]         events
+    State.jobs :: ({Job}, {Job})            events: jobs begin and end
+    State.paces :: {function: Pace}         events: measured with each answer
+    State.size, starting :: int             events; `starting` also by assignment
+    Queues.rota, by_priority                here and by assignment, which takes from them
+    Queues.waiters :: {Node: {Node}}        here: a value on its way, and the tasks that wait for it
+    Queues.stuck :: {Node: why}             events; entries are removed here
+    RefCounts.unsafe, kept :: {Node}        here, and events where a value was lost for good
+    Lineage.unshared :: deque[Node]         here; events take from it
+
+How a value y = f(x) is made: the worker that makes x gets y as well, or y is queued for it::
+
+    make_ready(x)     x: READY
+    sent(x)           x: SENT      y.open 1 -> 0, y.under_way 0 -> 1; y is in `following`
+    done(x)           x: DONE      y.under_way 1 -> 0; y: READY in the queue of the holder of x
+    sent(y)           y: SENT      x.unsent 1 -> 0: the worker drops x after y
+    done(y)           x: GONE      x.left 1 -> 0
+
+>>> from lazyflow import delayed
+>>> state, worker, job = State(), WorkerRecord(serial=1), Job(run=None, cap=1)
+>>> x, y = Node(job, 0, delayed(abs)(-1), 0), Node(job, 1, delayed(str)(1), 0)
+>>> x.users, x.left, x.unsent = [y], 1, 1
+>>> y.inputs, y.distinct, y.open = (x,), (x,), 1
+>>> state.queues.make_ready(x)
+>>> state.refcounts.sent(x, worker, Batch(1))
+>>> y.open, y.under_way, worker.lanes[0].following == [y]
+(0, 1, True)
+>>> state.done(x, worker, MISSING, size=24, is_there=True)
+>>> y.phase == READY, y.home is worker
+(True, True)
+>>> batch = Batch(2)
+>>> state.refcounts.sent(y, worker, batch)
+>>> batch.drops == [(x.id,)]
+True
+>>> state.done(y, worker, "1", size=50, is_there=True)
+>>> x.phase == GONE, worker.holding                # nothing uses y either
+(True, {})
 """
 
 from __future__ import annotations
@@ -480,10 +526,10 @@ class RefCounts:
             self._queues.stuck.pop(node, None)
 
     def treat_as_dropped(self, node: Node) -> None:
-        """Treat a value as gone from its worker, since a task on its way drops it there.
+        """Treat a value as gone from its worker: a task that was sent there drops it.
 
-        The worker gets the id to drop as well, for the case that the task comes back; what it is
-        sent after that may bring the value again.
+        The worker is told to drop it, too: the task may be taken back, and then it drops nothing.
+        A later message may bring the value to that worker again.
         """
         node.dropped = False
         node.stays = True

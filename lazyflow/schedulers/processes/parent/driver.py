@@ -221,7 +221,7 @@ class ValueTable:
 
 # -- runs in the driver's thread: they are taken in, given results and failures, and end --
 
-PARCEL = 0.02  # seconds that a parcel of short calls may take; several times what it should
+PARCEL = 0.02  # seconds that a parcel of short calls may take: several times its aim; a guess
 ABANDONED = 0.2  # seconds that a task gets to end after its run was given up; a guess
 
 

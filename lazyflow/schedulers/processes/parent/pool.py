@@ -172,9 +172,9 @@ class WorkerPool:
         self._vain = 0
 
     def start(self) -> bool:
-        """Start a worker; it can be sent tasks at once, which it reads when it is up.
+        """Start a worker. Tasks can be sent to it at once: it reads them when Python has started.
 
-        Return False when the system gives no more processes: those that are there go on.
+        Return False if the system refuses another process; the workers that are there go on.
         """
         worker = self.new_worker()
         try:

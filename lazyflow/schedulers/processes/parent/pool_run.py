@@ -3,6 +3,30 @@
 The caller waits for a `PoolRun`. `NewJob` makes the nodes (decisions/nodes.py) that the pool works
 on, in the caller's thread, since pickling may run the user's code. `EndedRun` stays while tasks of
 the job may have to run again. The `report_` functions call the observers.
+
+Who does what::
+
+    caller's thread                       driver's thread
+    PoolRun._begin_tasks
+      NewJob(plan): nodes, links
+      driver.add(new job)  ------------>  takes the job in, sends its batches
+      waits                               report_start, report_result, ... for each answer
+      |                                   arrived(i, value) for each wanted value
+      |  <------------------------------  finish: all that is wanted is there
+      merge: the last small steps
+      fetches results                     an `EndedRun` takes the place of the run, while a
+                                          value that the caller holds could be lost
+
+State of a `PoolRun`, beside that of `BaseRun`, and who writes it::
+
+    job :: Job                       `NewJob`; afterwards the decisions change it
+    nodes :: [Node]                  `NewJob`, by number in the plan; [] from the end on
+    merges :: {task: None}           `NewJob`: the tasks that the caller runs, in their order
+    functions :: {number: Function}  `NewJob`; the driver releases them when it drops the job
+    literals :: {memory: copy}       whoever pickles arguments; dropped by the driver
+    is_known :: bool                 the driver, when it has taken the job in
+    reported :: {id: error}          the driver: failures that observers were called with
+    start_told :: {task}             `report_start`: told once, though a task may be sent twice
 """
 
 from __future__ import annotations

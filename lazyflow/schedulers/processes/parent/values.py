@@ -154,7 +154,13 @@ class Owner(Protocol):
 
 
 class Borrower(Protocol):
-    """A worker as it borrows memory: the arenas that it has, and those that it has yet to get."""
+    """The attributes of a worker's handle that are used when it is sent values in shared memory.
+
+    arenas
+        The numbers of the arenas that it has, or gets with its next message.
+    lent
+        Those of them whose descriptors go with its next message.
+    """
 
     worker: WorkerRecord
     arenas: set[int]

@@ -2,6 +2,35 @@
 
 `Process` starts it and takes its output, `WorkerHandle` is its record in the driver, `Sender`
 writes messages to it, and `Receiver` passes its answers to the decisions and to the observers.
+
+Policy: nothing is sent that the worker has. The handle knows which functions, arenas and
+environments are there, and a message brings those along that are not. No write blocks: what a
+socket does not take waits in an `Outgoing` until it can be written. A value for a node that the
+handle does not list any more is dropped, with its memory.
+
+A batch goes and its answer comes back like this::
+
+    decisions: Send(worker, batch)
+      |
+    Sender.send --- functions, values, arenas it lacks ---> `batches` socket ---> worker
+                                                                                    |
+    events.answered(state, ...) <--- Receiver.answer <--- `batches` socket <--------+
+                                       observers hear of it here
+
+    requests (share a value, give tasks back) and their answers have a socket of their own, so
+    that they are answered while a task runs; the lifeline socket ends the worker with its parent
+
+State of a `WorkerHandle`, which the driver's thread alone changes::
+
+    nodes :: {id: Node}        `Sender` adds them, `Receiver` removes them
+    asked :: {id: Node}        the driver adds them, `Receiver._shared` removes them
+    parcels :: {id: function}  the driver adds them, `Receiver._divided` removes them
+    functions :: {number}      `Sender` adds them; `drop_functions` and `drop_reloaded` remove them
+    arenas :: {number}         values.py: those that it has, or gets with the next message
+    contexts :: {run: None}    `environment_of`: the runs whose environment it has, the oldest first
+    since :: seconds           `Sender.send` and `Receiver.answer`
+    stats :: (bytes, ...)      `Receiver`: memory, as the worker counted it last
+    forced :: bool             pool.py, before it kills the worker
 """
 
 from __future__ import annotations
@@ -413,7 +442,7 @@ class WorkerHandle:
         self.old_functions.extend(here)
 
     def drop_reloaded(self) -> None:
-        """Have all functions sent again: modules that they are from, or read, are others now."""
+        """Have all functions sent again: the modules that they come from, or use, were reloaded."""
         self.old_functions.extend(self.functions)
         self.functions.clear()
 

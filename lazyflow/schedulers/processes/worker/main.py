@@ -1,4 +1,23 @@
-"""The main thread of a worker process from start to end, and the thread that answers meanwhile."""
+"""The main thread of a worker process from start to end, and the thread that answers meanwhile.
+
+Policy: while a task runs, maybe in C code that releases the GIL, the parent can still ask for
+values, take tasks back, and free memory: a second thread answers. Either thread ends the process
+when it fails, so that the parent notices at once instead of waiting; and the process ends when
+the parent closes the sockets.
+
+::
+
+    parent_death.arm     (before this module is imported) the process ends with its parent
+    main                 nested.install; a TaskWorker, or an ActorWorker
+      |--- start ------> service thread: _serve -> Requests.serve -> _do, for each request
+      |                    SHARE -> _share: a value, pickled     RECALL -> tasks not begun
+      |                    GIVE_UP, SKIP -> cancelled            FREE, TRIM -> memory
+    worker.serve         DIVIDE -> the rest of a parcel
+      batches, until the socket is closed
+
+The state is that of the `WorkerProcess`; here ``words[PICKLING]`` is written, by the service
+thread: the id of the value that is being pickled, 0 for none.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,31 @@
 A page of memory that is shared with the parent has two words: the number of the task or call that
 runs here, and that of the value that is being pickled for others. They stay until the answer is
 sent, so that the parent knows which task to charge when this process dies.
+
+Policy: a worker looks like the caller's process to tasks. It has the caller's version of the user's
+modules (`Follower`), its settings, and its filters of warnings and levels of loggers (`Reporter`),
+which come by messages before the tasks that need them. It may die at any
+time: what other processes need of it is in its answers, or can be made again elsewhere.
+
+Two threads, each with a socket::
+
+    parent ---- `batches` ----> main thread: `serve`, `_take`
+           <--- answers, notices ----           FOLLOW    Follower.follow
+                                                SETTINGS  take_over
+                                                FUNCTION  functions[number] = payload
+                                                others    `_take_work`: tasks, or calls of an actor
+           ---- `requests` ---> service thread: `Requests.serve`, main.py
+           <--- values, tasks that are given back ----
+
+State of a `WorkerProcess`, and who writes it::
+
+    words :: memoryview of two int64   RUNNING by the main thread, PICKLING by the service thread
+    functions :: {number: payload or function}    main thread
+    skipped :: {number}                service thread; the actor's thread removes them
+    announced :: ({arena}, {arena})    announced by `batches`, and by `requests`
+    arenas, mappings                   both threads: they lock by themselves
+    follower, reporter                 main thread; `reporter.waiting` by any thread that logs
+    _sending :: Lock                   held by the thread that writes to `batches`
 """
 
 from __future__ import annotations
