@@ -58,17 +58,109 @@ def test_no_class_name_is_used_twice():
     assert [name for name, n in names.items() if n > 1] == []
 
 
+#: Functions of `time` that read the system's clock, or wait for it.
+CLOCKS = {
+    name + unit
+    for name in ("monotonic", "perf_counter", "process_time", "thread_time", "time", "sleep")
+    for unit in ("", "_ns")
+}
+#: Who calls them, and what for: nothing else does. Decisions by time take a `Clock`.
+READS_THE_CLOCK = {
+    "array/kernels/native/compiler.py": "measures",  # compilation
+    "demo.py": "measures",
+    "diagnostics/profiling/recorder.py": "measures",  # a profile's begin and end
+    "diagnostics/profiling/recording.py": "measures",  # runs, and the use of the CPU
+    "learn/examples/batched_lbfgs.py": "measures",
+    "learn/examples/serving.py": "measures",
+    "learn/solvers/stopping.py": "measures",  # steps of a solver
+    "schedulers/actors/calls.py": "measures",
+    "schedulers/actors/handles/exchange.py": "waits",  # for a descriptor, which nothing announces
+    "schedulers/cluster/dask/in_worker.py": "measures",
+    "schedulers/cluster/dask/workers.py": "measures",
+    "schedulers/cluster/work.py": "measures",
+    "schedulers/core/observing.py": "measures",
+    "schedulers/processes/parent/pool_run.py": "measures",
+    "schedulers/processes/worker/parcels.py": "measures",
+    "schedulers/processes/worker/task_worker.py": "measures",
+    "store/spilling.py": "measures",  # writing
+    "testing/failures.py": "measures",  # how long a failure took
+    "tune/callbacks.py": "dates",  # the events of a file
+    "tune/model_selection.py": "measures",  # a fit
+}
+#: Those may only be defaults of arguments: code that calls them could not be tested.
+DECIDES = {"monotonic", "monotonic_ns", "sleep"}
+
+
+def calls_of_time(tree):
+    """Yield the name of each function of `time` that is called, also under another name."""
+    names = {"time." + name: name for name in CLOCKS}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [each.asname for each in node.names if each.name == "time" and each.asname]
+            names |= {f"{module}.{name}": name for module in modules for name in CLOCKS}
+        elif isinstance(node, ast.ImportFrom) and node.module == "time":
+            names |= {each.asname or each.name: each.name for each in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and names.get(ast.unparse(node.func)) in CLOCKS:
+            yield names[ast.unparse(node.func)]
+
+
 def test_what_decides_by_time_takes_a_clock():
-    """`monotonic` is only a default of arguments: code that decides by it could not be tested."""
-    found = {
-        f"{path.relative_to(ROOT)}:{ast.unparse(node.func)}"
+    called = {
+        path.relative_to(ROOT).as_posix(): set(calls_of_time(tree))
         for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) in ("monotonic", "time.monotonic", "sleep", "time.sleep")
     }
-    # It waits for a free descriptor, which nothing announces.
-    assert found == {"schedulers/actors/handles/exchange.py:sleep"}
+    assert {path for path, names in called.items() if names} == set(READS_THE_CLOCK)
+    deciding = {path: names & DECIDES for path, names in called.items() if names & DECIDES}
+    assert deciding == {
+        path: {"sleep"} for path, why in READS_THE_CLOCK.items() if why == "waits"
+    }
+
+
+def test_a_clock_is_seen_under_any_name():
+    imports = "import time as t\nfrom time import perf_counter as p, sleep\n"
+    text = imports + "t.time(), p(), sleep(1), q()"
+    assert list(calls_of_time(ast.parse(text))) == ["time", "perf_counter", "sleep"]
+
+
+#: Where tests sleep, by file and function; programs that are text aside, which are killed, too.
+#: A test waits for what happens, by `until` or an event.
+SLEEPS = {
+    "conftest.py:pytest_collection": "waits",  # for another process of the suite
+    "helpers/waiting.py:until": "waits",
+    "helpers/actor_examples.py:end": "killed",
+    "helpers/fault_tools.py:strike": "killed",
+    "interop/test_joblib.py:endless": "killed",
+    "schedulers/processes/test_process_faults.py:end_it": "killed",
+    "schedulers/processes/test_process_memory.py:long": "killed",
+    "schedulers/processes/test_process_remade.py:endless": "killed",
+    "schedulers/processes/test_process_remade.py:slowly": "killed",
+    "schedulers/processes/test_process_retries.py:endless": "killed",
+    "schedulers/processes/test_process_tasks.py:interrupted": "killed",
+    "schedulers/test_stress_workers.py:leaf": "yields",  # sleep(0) lets another thread go on
+}
+
+
+def sleepers(tree, inside=""):
+    """Yield the innermost function around each call of `time.sleep`."""
+    for node in ast.iter_child_nodes(tree):
+        is_call = isinstance(node, ast.Call) and len(node.args) == 1  # two: the sleep of a bell
+        if is_call and ast.unparse(node.func) in ("sleep", "time.sleep"):
+            yield inside
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        yield from sleepers(node, node.name if is_function else inside)
+
+
+def test_no_test_sleeps_in_its_body():
+    """It would take as long as it sleeps, and fail where the machine is slower."""
+    root = Path(__file__).parent
+    found = {
+        f"{path.relative_to(root).as_posix()}:{name}"
+        for path in root.rglob("*.py")
+        for name in sleepers(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == set(SLEEPS)
+    assert not [where for where in found if where.split(":")[1].startswith("test_")]
 
 
 def test_no_method_is_chosen_by_a_string():

@@ -834,7 +834,7 @@ def optimize(
     graph: 2 tasks, 0 of them values; 2 results are wanted
     merge: 1 of 2 tasks is equal to another one and joins it
     fuse: no task has another one as its only input
-    order: the users of a result start right after it: 1 alive at most, and 1 by number
+    order: the users of a result start right after it: 1 result has several users, not 8 or more
     """
     options = RunOptions("optimize", unknown, traverse=traverse)
     targets = Targets(args, options.traverse)

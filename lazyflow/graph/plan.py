@@ -357,11 +357,21 @@ def in_order(wanted: Sequence[Task]) -> tuple[list[Task], dict[Task, int]]:
 
 def is_better_by_number(plan: Plan) -> bool:
     """Return whether a plan keeps clearly fewer values alive by number than newest first."""
-    users = [each for each in plan.consumers if each.__class__ is list]
-    uses = sum(map(len, users))
-    if len(users) < _MANY or uses < _PIECES * len(users) or uses * _SHARE < len(plan):
-        return False
-    return most_by_number(plan) < _WORTH * most_newest_first(plan)
+    why_not, _, _ = _cuts(plan)
+    return not why_not and most_by_number(plan) < _WORTH * most_newest_first(plan)
+
+
+def _cuts(plan: Plan) -> tuple[str, int, int]:
+    """Return why values do not count as cut ("": they do), those with several users, and uses."""
+    shared = [each for each in plan.consumers if each.__class__ is list]
+    uses = sum(map(len, shared))
+    if len(shared) < _MANY:
+        why_not = "few"
+    elif uses < _PIECES * len(shared):
+        why_not = "whole"
+    else:
+        why_not = "rare" if uses * _SHARE < len(plan) else ""
+    return why_not, len(shared), uses
 
 
 def most_by_number(plan: Plan) -> int:
@@ -632,11 +642,11 @@ def explain_plan(wanted: Sequence[Task]) -> str:
     graph: 5 tasks, 0 of them values; 1 result is wanted
     merge: 2 of 5 tasks are equal to others and join them
     fuse: 3 tasks run as 2 units, the longest of 2 tasks
-    order: the users of a result start right after it: 2 alive at most, and 2 by number
+    order: the users of a result start right after it: 1 result has several users, not 8 or more
     """
     plan = plan_of(*in_order(wanted), wanted)
-    outputs = _counted(len(plan.outputs), "result is", "results are")
-    tasks, values = _counted(len(plan)), len(plan.leaves)
+    outputs = counted(len(plan.outputs), "result is", "results are")
+    tasks, values = counted(len(plan)), len(plan.leaves)
     words = [f"graph: {tasks}, {values:,} of them values; {outputs} wanted"]
     for rewrite in PASSES:
         before, plan = plan, rewrite.apply(plan, True)
@@ -644,7 +654,8 @@ def explain_plan(wanted: Sequence[Task]) -> str:
     return Explanation("\n".join(words))
 
 
-def _counted(count: int, singular: str = "task", plural: str = "tasks") -> str:
+def counted(count: int, singular: str = "task", plural: str = "tasks") -> str:
+    """Return a number with its noun."""
     return f"{count:,} {singular if count == 1 else plural}"
 
 
@@ -700,11 +711,11 @@ def _explain_merge(before: Plan, after: Plan) -> str:
         return "no task is pure or has a key of its own"
     joined = len(before) - len(after)
     if not joined:
-        return f"none of {_counted(len(before))} is equal to another one"
+        return f"none of {counted(len(before))} is equal to another one"
     is_equal = "is equal to another one and joins it" if joined == 1 else (
         "are equal to others and join them"
     )
-    return f"{joined:,} of {_counted(len(before))} {is_equal}"
+    return f"{joined:,} of {counted(len(before))} {is_equal}"
 
 
 def fuse(plan: Plan, optimize: bool = True) -> Plan:
@@ -771,8 +782,8 @@ def _explain_fuse(before: Plan, after: Plan) -> str:
             f"{len(sources):,} inputs, and {len(sources) - shared:,} have other options"
         )
     sizes = Counter(after.heads)
-    units = _counted(len(sizes), "unit", "units")
-    return f"{_counted(len(after))} run as {units}, the longest of {max(sizes.values()):,} tasks"
+    units = counted(len(sizes), "unit", "units")
+    return f"{counted(len(after))} run as {units}, the longest of {max(sizes.values()):,} tasks"
 
 
 def choose_order(plan: Plan, optimize: bool = True) -> Plan:
@@ -792,14 +803,27 @@ def _explain_order(before: Plan, after: Plan) -> str:
     if after.priorities:
         return "tasks of higher priority start first, then the users of a result right after it"
     if not after.by_number:
-        return (
-            f"the users of a result start right after it: {most_newest_first(after):,} alive at "
-            f"most, and {most_by_number(after):,} by number"
-        )
+        return f"the users of a result start right after it: {_why_newest_first(after)}"
     return (
         f"ready tasks start by number, which keeps {most_by_number(after):,} values alive at most "
         f"instead of {most_newest_first(after):,}"
     )
+
+
+def _why_newest_first(plan: Plan) -> str:
+    why_not, shared, uses = _cuts(plan)
+    if not why_not:
+        newest, by_number = most_newest_first(plan), most_by_number(plan)
+        return (
+            f"{newest:,} values are alive at most, and {by_number:,} by number, which has to be "
+            f"less than {_WORTH:.0%} of that"
+        )
+    results = counted(shared, "result has", "results have")
+    return f"{results} several users, " + {
+        "few": f"not {_MANY} or more",
+        "whole": f"{uses / max(shared, 1):.2g} on average and not {_PIECES} or more",
+        "rare": f"with {uses:,} uses beside {len(plan):,} tasks, not one in {_SHARE} or more",
+    }[why_not]
 
 
 #: Every pass, in the order in which they run.

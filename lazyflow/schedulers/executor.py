@@ -21,7 +21,7 @@ from lazyflow.errors import Cancelled, WorkerDied
 from lazyflow.graph.items import check_length, itemized
 from lazyflow.graph.task import call_arguments
 from lazyflow.schedulers.core.base import Observer, Worker
-from lazyflow.schedulers.core.errors.failures import dressed
+from lazyflow.schedulers.core.errors.failures import dressed, tell_of_bug
 from lazyflow.schedulers.core.errors.records import rebuilt, record
 from lazyflow.schedulers.core.run import Run
 from lazyflow.schedulers.core.snapshots import verify
@@ -334,6 +334,7 @@ class ExecutorScheduler(_Base):
                 run.deliver(i, value)
             self._pump(run.attached)
         except BaseException as bug:  # executors swallow exceptions of callbacks
+            tell_of_bug(bug, run, i)
             run.cancel(bug)
 
     def _end_badly(

@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+from engine_schedulers import SCHEDULERS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -386,3 +387,22 @@ def test_pure_calls_run_once_each(calls):
         assert compute([f(*c) for c in calls]) == (calls,)
     random.shuffle(calls)
     assert sorted(counted.calls) == sorted(set(calls))
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("pure", [True, False])
+def test_text_that_looks_like_a_key_stays_data(scheduler, pure):
+    """In dask's graphs as data such text stands for the result of the task with the key."""
+    x = delayed(abs, name="x", pure=True)(-5, dask_key_name="x")
+    assert x.key == "x"
+    names = np.array(["x", "y"]), np.array(["x", x.key], dtype=object)
+
+    def f(*given, **named):
+        return given, named
+
+    y = delayed(f, pure=pure)("x", x, ["x", x], {"x": x, "y": "x"}, ("x", [x, "x"]), *names, x="x")
+    (text, value, pair, by_name, nested, fixed, objects), named = y.compute(scheduler=scheduler)
+    assert (text, value, pair, by_name, nested, named) == (
+        "x", 5, ["x", 5], {"x": 5, "y": "x"}, ("x", [5, "x"]), {"x": "x"})
+    assert fixed.tolist() == ["x", "y"] and objects.tolist() == ["x", "x"]
+    assert fixed.dtype == names[0].dtype and objects.dtype == object

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from waiting import FakeClock
 
 import lazyflow
 from lazyflow import compute, delayed
@@ -79,10 +80,15 @@ def test_with_too_many_readings_they_become_rarer(monkeypatch):
 
 
 def test_a_reading_is_not_taken_before_it_is_due():
-    meter = UsageMeter(list)
-    meter.read()
-    meter.read()
-    assert meter.records(0.0) == []
+    clock = FakeClock()
+    meter = UsageMeter(list, clock)
+    began = clock.now
+    counts = []
+    for seconds in (0.0, 0.0, recording._STEP / 2, recording._STEP / 2, recording._STEP):
+        clock.now += seconds
+        meter.read()
+        counts.append(len(meter.records(began)))
+    assert counts == [0, 0, 0, 1, 2]
 
 
 @needs_proc

@@ -252,3 +252,25 @@ def test_the_order_is_explained():
     values, _ = lazy_values(*stencil())
     assert optimize(*values, explain=True).splitlines()[-1] == (
         "order: ready tasks start by number, which keeps 32 values alive at most instead of 82")
+
+
+def each_read(values, users, alone=0):
+    """Return the graph of results that several tasks read, and of tasks beside them."""
+    one = delayed(lambda *x: x)
+    read = [one(x) for x in [one(i) for i in range(values)] for _ in range(users)]
+    return [*read, *[one(i) for i in range(alone)]]
+
+
+@pytest.mark.parametrize(("graph", "why"), [
+    (each_read(1, 2), "1 result has several users, not 8 or more"),
+    (each_read(7, 9), "7 results have several users, not 8 or more"),
+    (each_read(8, 3),
+     "8 results have several users, 3 on average and not 4 or more"),
+    (each_read(8, 4, alone=200),
+     "8 results have several users, with 32 uses beside 240 tasks, not one in 4 or more"),
+    (each_read(8, 4),
+     "33 values are alive at most, and 33 by number, which has to be less than 80% of that"),
+])
+def test_why_the_users_of_a_result_start_right_after_it(graph, why):
+    last = optimize(*graph, explain=True).splitlines()[-1]
+    assert last == f"order: the users of a result start right after it: {why}"

@@ -388,17 +388,20 @@ def test_optimize_explains_what_each_pass_does():
         "graph: 5 tasks, 0 of them values; 3 results are wanted",
         "merge: 1 of 5 tasks is equal to another one and joins it",
         "fuse: 4 tasks run as 2 units, the longest of 3 tasks",
-        "order: the users of a result start right after it: 3 alive at most, and 3 by number",
+        "order: the users of a result start right after it: 1 result has several users, "
+        "not 8 or more",
     ]
     assert optimize(delayed(7), pure(delayed(8)), explain=True).splitlines() == [
         "graph: 3 tasks, 2 of them values; 2 results are wanted",
         "merge: none of 3 tasks is equal to another one",
         "fuse: no task has another one as its only input",
-        "order: the users of a result start right after it: 3 alive at most, and 3 by number",
+        "order: the users of a result start right after it: 0 results have several users, "
+        "not 8 or more",
     ]
     assert optimize(1, explain=True).startswith("graph: 0 tasks, 0 of them values; 0 results are")
     assert optimize(inc(1), explain=True).splitlines()[1:] == [
         "merge: no task is pure or has a key of its own",
         "fuse: no task has another one as its only input",
-        "order: the users of a result start right after it: 1 alive at most, and 1 by number",
+        "order: the users of a result start right after it: 0 results have several users, "
+        "not 8 or more",
     ]

@@ -199,7 +199,7 @@ class Monitor(Observer):
         self._calls_of_actors = ActorCalls()
         self._calls_open: dict[int, WatchedCall] = {}  # by id
         self._seen: dict[int, float] = {}  # when they ran first, where their start is not known
-        self._meter = UsageMeter(lambda: tuple(self._schedulers.values()))
+        self._meter = UsageMeter(lambda: tuple(self._schedulers.values()), now)
         self._window = AdviceWindow(self._calls_of_actors, self._meter, now)
 
     # -- by the threads that run tasks ------------------------------------------------------

@@ -16,6 +16,7 @@ from operator import attrgetter, itemgetter
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
+from lazyflow.clock import Clock
 from lazyflow.diagnostics.profiling.graph_facts import GraphWatch, Refusal
 from lazyflow.diagnostics.profiling.records import (
     RunRecord,
@@ -253,10 +254,15 @@ class UsageMeter:
     ----------
     schedulers
         Returns the schedulers of the runs.
+    now
+        Returns the time in seconds, as records have it.
     """
 
-    def __init__(self, schedulers: Callable[[], Iterable[Any]]) -> None:
+    def __init__(
+        self, schedulers: Callable[[], Iterable[Any]], now: Clock = perf_counter
+    ) -> None:
         self._schedulers = schedulers
+        self._now = now
         self._step = _STEP
         self._readings: list[_Reading] = []
         self._workers: dict[int, int] = {}  # bytes of shared memory that they hold, by process
@@ -266,7 +272,7 @@ class UsageMeter:
 
     def read(self) -> None:
         """Take a reading if one is due."""
-        now = perf_counter()
+        now = self._now()
         if self._readings and now < self._readings[-1].when + self._step:
             return
         if now > self._listed + _WORKERS:
@@ -280,7 +286,7 @@ class UsageMeter:
             private += max(0, (held or 0) - common)
             self._cpu[pid] = max(cpu, self._before.setdefault(pid, cpu))
         theirs = sum(self._cpu[pid] - first for pid, first in self._before.items())
-        own, when = process_time(), perf_counter()  # side by side: a task may hold this thread up
+        own, when = process_time(), self._now()  # side by side: a task may hold this thread up
         self._readings.append(
             _Reading(when, resident, private + sum(self._workers.values()), own + theirs)
         )

@@ -53,7 +53,7 @@ from lazyflow.clock import Clock
 from lazyflow.graph.grouping import Limits, clusters
 from lazyflow.graph.items import Item
 from lazyflow.graph.options import Options
-from lazyflow.graph.plan import Plan
+from lazyflow.graph.plan import Plan, counted, log_pass, pass_log
 from lazyflow.schedulers.cluster.engine import Engine
 from lazyflow.schedulers.cluster.results import Put, too_much
 from lazyflow.store.sizes import size_of
@@ -353,6 +353,7 @@ class GroupQueue:
         self.knows_all = not unsized and len(known) == len(costs)
         is_tiny = self.knows_all and total <= LEAST and not apart and self._moves_little(todo)
         held = config.get("group_memory") * self.engine.memory()
+        seconds = LEAST
         if is_tiny and not plan.has_scheduler_options and self._crash_retries:
             member_lists = [todo] if todo else []
         else:
@@ -365,6 +366,9 @@ class GroupQueue:
                 alone = [i for i in todo if not self.crash_retries_of(i)]
             member_lists = clusters(
                 plan, todo, costs.__getitem__, self.size, limits, shown, apart, alone)
+        log = pass_log() if todo else None
+        if log is not None:
+            log_pass(log, "groups", _explain_groups, member_lists, seconds, len(todo) - len(known))
         self._ready = []
         self._after = {}
         groups = [
@@ -538,3 +542,13 @@ class GroupQueue:
         self._ready.clear()
         self._after.clear()
         self.todo.clear()
+
+
+def _explain_groups(member_lists: list[list[int]], seconds: float, unknown: int) -> str:
+    """Say what one grouping made of the tasks that are left."""
+    sizes = [len(members) for members in member_lists]
+    costs = f"{counted(unknown)} of unknown cost" if unknown else "all costs are known"
+    return (
+        f"{counted(sum(sizes))} left make {counted(len(sizes), 'group', 'groups')}, the largest of "
+        f"{counted(max(sizes))}; the limit is {seconds:.3g} s of work; {costs}"
+    )

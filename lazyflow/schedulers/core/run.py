@@ -34,7 +34,7 @@ from lazyflow.graph.task import HELD, task_name
 from lazyflow.interrupts import Event, is_users_interrupt
 from lazyflow.schedulers.core.base import MakesRuns, Observer, Request, Worker, provides
 from lazyflow.schedulers.core.coroutines import cancel_all, cancels_of, finished
-from lazyflow.schedulers.core.errors.failures import dressed, forget_context, keep_call
+from lazyflow.schedulers.core.errors.failures import dressed, forget_context, keep_call, tell_of_bug
 from lazyflow.schedulers.core.future import PENDING, TaskFuture
 from lazyflow.schedulers.core.observing import RunObservers, tell_restored, tells_spilled
 from lazyflow.schedulers.core.priorities import PriorityQueue
@@ -423,11 +423,7 @@ class Run(BaseRun):
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        request: Request,
-        scheduler: Any,
-        parent: tuple[Run, int] | None = None,
+        self, plan: Plan, request: Request, scheduler: Any, parent: tuple[Run, int] | None = None
     ) -> None:
         super().__init__(plan, request, scheduler, parent)
         if self.observers.on_ran:
@@ -474,6 +470,9 @@ class Run(BaseRun):
         here.worker = worker  # right before `try`, and taken back first: Ctrl-C comes after calls
         try:
             self._loop(worker)
+        except Exception as bug:  # what tasks raise stays in the loop
+            tell_of_bug(bug, self)
+            raise
         finally:
             here.worker = before
             if here.uses:  # of a task whose end was not told, as the run is over

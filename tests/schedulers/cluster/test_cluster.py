@@ -299,3 +299,26 @@ def test_groups_that_are_held_back_go_when_nothing_has_ended_for_some_time():
     assert queue.is_held_back() is False  # they are watched already
     time[0] = LONG
     assert len(gone(queue, under_way)) == 11
+
+
+UNKNOWN = "11 tasks left make 11 groups, the largest of 1 task; the limit is 0.005 s of work; "
+
+
+@pytest.mark.parametrize(("known", "words"), [
+    ((), UNKNOWN + "11 tasks of unknown cost"),
+    ([b"abs"],
+     "11 tasks left make 11 groups, the largest of 1 task; the limit is 0.1 s of work; "
+     "1 task of unknown cost"),
+    ({b"abs": 1e-6, b"len": 1e-6},
+     "11 tasks left make 1 group, the largest of 11 tasks; the limit is 0.005 s of work; "
+     "all costs are known"),
+])
+def test_the_log_has_what_each_grouping_made(caplog, monkeypatch, known, words):
+    if isinstance(known, dict):
+        monkeypatch.setattr(GroupQueue, "size", lambda self, i: 0)
+    with caplog.at_level("DEBUG", "lazyflow.passes"):
+        queue = queue_of(())
+        queue.engine.costs.update(known if isinstance(known, dict) else dict.fromkeys(known, 1.0))
+        caplog.clear()
+        queue.regroup(())
+    assert [record.getMessage() for record in caplog.records] == [f"groups: {words}"]

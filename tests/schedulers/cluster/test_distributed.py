@@ -387,6 +387,12 @@ def test_an_engine_is_imported_in_its_own_folder_only():
                 found.setdefault(name, set()).add(path.parent.relative_to(root).as_posix())
     assert found["distributed"] == {"schedulers/cluster/dask"}
     assert found["ray"] == {"schedulers/cluster/ray"}
+    assert found["dask"] == {"schedulers/cluster/dask", "interop"}
+    # interop reads dask's graphs and collections: of its modules, those that are named after it,
+    # and the one for xarray, whose chunked arrays are dask's
+    imports = re.compile(r"^\s*(import|from) dask\b", re.M)
+    assert {p.stem for p in (root / "interop").glob("*.py") if imports.search(p.read_text())} == {
+        "dask", "dask_collections", "dask_graphs", "xarray"}
 
 
 def test_that_workers_keep_what_they_imported_is_said(tmp_path, monkeypatch):

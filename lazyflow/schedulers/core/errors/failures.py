@@ -166,6 +166,30 @@ def with_note(error: BaseException, note: str) -> BaseException:
     return error
 
 
+_BUG = "an error of lazyflow's own, not of a task: please report it. "
+_MOST_TOLD = 8  # running tasks
+
+
+def tell_of_bug(bug: BaseException, run: Any, i: int | None = None) -> None:
+    """Add to an error of lazyflow's own which tasks of a run were running; it never fails.
+
+    `i` is the task whose result was being taken, where no worker has it any more.
+    """
+    try:
+        if not isinstance(bug, Exception):  # Ctrl-C
+            return
+        if any(note.startswith(_BUG) for note in notes_of(bug)):  # a run inside a task had it
+            return
+        names = run.running()
+        if i is not None:
+            names.insert(0, f"{run.task_name(i)}, just done")
+        more = f"; and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
+        words = "; ".join(names[:_MOST_TOLD]) + more or "none"
+        BaseException.add_note(bug, f"{_BUG}Tasks that were running: {words}")
+    except Exception:  # memory may have run out
+        pass
+
+
 # -- which call an exception came from, kept with it, so that the call can be made again --
 
 _NAME = "_lazyflow_call"  # of the attribute of exceptions
