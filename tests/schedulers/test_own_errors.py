@@ -1,6 +1,7 @@
 """An error of lazyflow's own says so, and what was running; an error of a task does not."""
 
 import re
+import signal
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -63,6 +64,23 @@ def test_an_error_of_a_task_is_not_lazyflows(name, kind):
 
     with pytest.raises((RuntimeError, RemoteTaskError, KeyboardInterrupt)) as caught:
         compute(delayed(fails)(), scheduler=on(name))
+    assert not any("lazyflow's own" in note for note in notes_of(caught.value))
+
+
+def test_an_error_of_a_signal_handler_is_not_lazyflows(monkeypatch):
+    """It comes at any step of a run in the main thread, as an alarm does."""
+
+    def alarm(*given):
+        raise TimeoutError("mine")
+
+    before = signal.signal(signal.SIGUSR1, alarm)
+    try:
+        monkeypatch.setattr(Run, "_pass_on", lambda *given: signal.raise_signal(signal.SIGUSR1))
+        with pytest.raises(TimeoutError, match="^mine") as caught:
+            x = delayed(inc)(1)
+            compute([delayed(inc)(x), delayed(inc)(x)], scheduler="sync")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
     assert not any("lazyflow's own" in note for note in notes_of(caught.value))
 
 

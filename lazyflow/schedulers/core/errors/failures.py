@@ -8,6 +8,7 @@ loop becomes the cause of a RemoteTaskError.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from types import CodeType, TracebackType
 from typing import Any
@@ -176,7 +177,7 @@ def tell_of_bug(bug: BaseException, run: Any, i: int | None = None) -> None:
     `i` is the task whose result was being taken, where no worker has it any more.
     """
     try:
-        if not isinstance(bug, Exception):  # Ctrl-C
+        if not isinstance(bug, Exception) or _is_of_a_handler(bug):  # Ctrl-C, an alarm
             return
         if any(note.startswith(_BUG) for note in notes_of(bug)):  # a run inside a task had it
             return
@@ -188,6 +189,16 @@ def tell_of_bug(bug: BaseException, run: Any, i: int | None = None) -> None:
         BaseException.add_note(bug, f"{_BUG}Tasks that were running: {words}")
     except Exception:  # memory may have run out
         pass
+
+
+def _is_of_a_handler(error: Exception) -> bool:
+    """Tell whether a signal handler of the program raised it, wherever our code was."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {getattr(getattr(h, "__func__", h), "__code__", None) for h in handlers}
+    trace = traceback_of(error)
+    while trace is not None and trace.tb_frame.f_code not in codes:
+        trace = trace.tb_next
+    return trace is not None
 
 
 # -- which call an exception came from, kept with it, so that the call can be made again --
