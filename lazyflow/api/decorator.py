@@ -373,7 +373,7 @@ def delayed(
         options = DEFAULT
     else:
         for word in unknown:
-            known = [*Options.__slots__, "name", "traverse", "num_returns"]
+            known = [*DEFAULT.given(), "name", "traverse", "num_returns"]
             hint = OF_ENGINES.get(word) or nearest(word, known)
             raise TypeError(
                 f"delayed() got an unexpected option {word!r}{hint} Keywords of the call go where "

@@ -17,7 +17,41 @@ from operator import attrgetter
 from typing import Any
 
 
-class Options:
+class _OptionFields:
+    """The fields of options, while they are filled in."""
+
+    __slots__ = (
+        "crash_retries",
+        "hide",
+        "label",
+        "mutates",
+        "named",
+        "nout",
+        "operator",
+        "priority",
+        "pure",
+        "resources",
+        "retries",
+        "special",
+        "workers",
+    )
+
+    label: str | None
+    pure: bool
+    named: bool
+    operator: bool
+    nout: int | None
+    mutates: bool
+    retries: int
+    crash_retries: int | None
+    priority: int
+    resources: Mapping[str, float] | None
+    workers: tuple[str | int, ...] | None
+    hide: bool | tuple[str, ...]
+    special: bool  # planning has to look closer at such tasks
+
+
+class Options(_OptionFields):
     """The options of a task; immutable, and shared by all tasks of one `delayed` function.
 
     label
@@ -46,24 +80,10 @@ class Options:
         The parameters whose arguments are hidden in messages and pages; True: all, and the result.
     """
 
-    __slots__ = (
-        "crash_retries",
-        "hide",
-        "label",
-        "mutates",
-        "named",
-        "nout",
-        "operator",
-        "priority",
-        "pure",
-        "resources",
-        "retries",
-        "special",
-        "workers",
-    )
+    __slots__ = ()
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         label: str | None = None,
         pure: bool = False,
@@ -77,26 +97,32 @@ class Options:
         resources: Mapping[str, float] | None = None,
         workers: str | int | Iterable[str | int] | None = None,
         hide: bool | str | Iterable[str] = (),
-    ) -> None:
-        self.label = label
-        self.pure = pure
-        self.named = named
-        self.operator = operator
-        self.nout = nout
-        self.mutates = mutates
-        self.retries = retries
-        self.crash_retries = crash_retries
-        self.priority = priority
-        self.resources = resources
+    ) -> "Options":
+        made: Any = object.__new__(_OptionFields)
+        made.label = label
+        made.pure = pure
+        made.named = named
+        made.operator = operator
+        made.nout = nout
+        made.mutates = mutates
+        made.retries = retries
+        made.crash_retries = crash_retries
+        made.priority = priority
+        made.resources = None if resources is None else dict(resources)
         if isinstance(workers, str | int):
             workers = (workers,)
-        self.workers = None if workers is None else tuple(workers)
-        self.hide = hide is True or ((hide,) if isinstance(hide, str) else tuple(hide or ()))
-        #: Whether planning has to look closer at such tasks.
-        self.special = bool(
+        made.workers = None if workers is None else tuple(workers)
+        made.hide = hide is True or ((hide,) if isinstance(hide, str) else tuple(hide or ()))
+        made.special = bool(
             pure or named or mutates or nout is not None or priority or resources is not None
             or crash_retries is not None or workers is not None
         )
+        made.__class__ = cls  # last: options refuse assignment
+        options: Options = made
+        return options
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"options are shared by tasks; write: options.replace({name}=...)")
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         name = _names_of_constants.get(self)  # planning compares them by identity
@@ -113,7 +139,7 @@ class Options:
         return Options(**(self.given() | changes))
 
 
-_GIVEN = tuple(name for name in Options.__slots__ if name != "special")
+_GIVEN = tuple(name for name in _OptionFields.__slots__ if name != "special")
 _values_given = attrgetter(*_GIVEN)
 
 
@@ -143,6 +169,14 @@ def check_options(
         raise TypeError(f"priority must be a whole number (higher starts first); got {priority!r}")
     if resources is not None and not isinstance(resources, Mapping):
         raise TypeError(f"resources must be a dict such as {{'GPU': 1}}; got {resources!r}")
+    for resource, amount in (resources or {}).items():
+        if not isinstance(resource, str) or not hasattr(type(amount), "__float__"):
+            raise TypeError(
+                "resources must be names and numbers, such as {'GPU': 1}; "
+                f"got {resource!r}: {amount!r:.100}"
+            )
+        if not amount >= 0:  # NaN neither
+            raise ValueError(f"resources must be 0 or more; got {resource!r}: {amount!r}")
     if label is not None and not isinstance(label, str):
         raise TypeError(f"name must be a str; got {label!r}")
     if workers is not None and not isinstance(workers, str | int):
@@ -256,6 +290,8 @@ def annotate(
     }
     fields = {f: v for f, v in words.items() if v is not None}
     check_options(**fields)
+    own = Options(**fields)  # copies, which later changes of what was given do not reach
+    fields = {f: getattr(own, f) for f in fields}
     outer = annotation.get()
     if outer is not None:
         fields = outer.fields | fields

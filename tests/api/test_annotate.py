@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from lazyflow import annotate, compute, delayed
+from lazyflow.graph.options import DEFAULT
 
 
 def inc(x):
@@ -143,3 +144,34 @@ def test_wrong_annotations_are_refused_where_they_are_written(said, error):
     with pytest.raises(error), annotate(**said):
         pass
     assert options_of(delayed(inc)(1)) == (0, 0, None, None, None)
+
+
+def given():
+    return {"resources": {"GPU": 1}, "workers": ["big"], "hide": ["x"]}
+
+
+def edit(words):
+    words["resources"]["nonsense"] = "x"
+    words["workers"].append("small")
+    words["hide"].append("y")
+
+
+def test_options_are_copies_of_what_was_given():
+    """What the caller edits later reaches no task that is made, and none that a block makes."""
+    words = given()
+    made = [delayed(inc, **words)(1)]
+    edit(words)
+    words = given()
+    with annotate(**words):
+        edit(words)
+        made.append(delayed(inc)(1))
+    for x in made:
+        o = x._options
+        assert (o.resources, o.workers, o.hide) == ({"GPU": 1}, ("big",), ("x",))
+
+
+@pytest.mark.parametrize("name", [*DEFAULT.given(), "special", "unknown"])
+def test_options_refuse_assignment(name):
+    """Tasks share them: one that was changed would change others, those to come as well."""
+    with pytest.raises(AttributeError, match=rf"write: options.replace\({name}=...\)"):
+        setattr(delayed(abs)(-1)._options, name, 5)

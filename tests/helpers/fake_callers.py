@@ -106,9 +106,9 @@ class Callers:
             task.deaths = rng.randint(1, 3)
         task.sticks = fate == "ok" and task.kind == LARGE and self.chance(limits.sticks)
         if self.chance(0.1):
-            task._options.crash_retries = rng.randint(0, 2)
+            task._options = task._options.replace(crash_retries=rng.randint(0, 2))
         if self.limits.once and self.chance(self.limits.once):
-            task._options.crash_retries = 0
+            task._options = task._options.replace(crash_retries=0)
         return task
 
     def received(self, number: int, kind: str) -> Any:
@@ -163,7 +163,7 @@ class Callers:
         rng = self.rng
         task = self._task()
         if has_priorities:
-            task._options.priority = rng.randint(0, 3)
+            task._options = task._options.replace(priority=rng.randint(0, 3))
         node = self._node(run, task, rng.randint(1, 3))
         count = min(len(run.nodes), rng.choice((0, 1, 1, 2, 2, 3)))
         recent = run.nodes[-5:] if self.chance(0.7) else run.nodes

@@ -142,7 +142,8 @@ def test_a_task_that_kills_its_workers_is_given_up(retries):
     bad = Plan(deaths=100)
     good = [Plan(function=2) for _ in range(5)]
     run = scene.job([bad, *good], retries=retries)
-    scene.tasks[bad.node]._options.crash_retries = retries
+    task = scene.tasks[bad.node]
+    task._options = task._options.replace(crash_retries=retries)
     scene.finish()
     assert run.error == ("died", bad.task.uid, retries + 1)
     assert scene.crashed[bad.node] == retries + 1
