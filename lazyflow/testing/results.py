@@ -233,7 +233,7 @@ class ResultContract(Part):
     def test_num_workers_caps_running_tasks(self) -> None:
         def work(i: int, running: Level) -> int:
             with running:
-                for _ in range(10):
+                for _ in range(50):
                     running.now()  # reads a file: other workers may begin meanwhile
             return i
 
