@@ -87,7 +87,7 @@ def test_a_task_may_profile_what_it_computes(scheduler):
             delayed(burn)(0.03).compute(scheduler="sync")
         return p.flame()
 
-    (hot,) = delayed(profiling)().compute(scheduler=scheduler).lines
+    hot, *_ = delayed(profiling)().compute(scheduler=scheduler).lines  # a sample may meet another
     assert hot.function == "burn"
 
 
