@@ -25,7 +25,7 @@ from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import VALUE, Task
 from lazyflow.store.exchange_file import Exchange
 
-_DEEP = 64  # levels of nodes that are lowered by calls inside calls
+_DEEP = 64  # levels of nodes that are lowered by calls inside calls; a guess
 
 
 class Lowering:

@@ -22,7 +22,7 @@ from lazyflow.array.nodes.task_parts import BlockPosition, is_large, is_thin, ta
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.guards import guarded
 
-_SMALL = 4  # an array in memory is at least so many times what is taken of it
+_SMALL = 4  # an array in memory is at least so many times what is taken of it; a guess
 
 
 class Read:

@@ -24,7 +24,7 @@ from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
 # -- the step of Newton's method, also where the Hessian is singular, and what it promises
 
-_MOST = 500  # coefficients: more cost more than they tell
+_MOST = 500  # coefficients: with more, the decrement costs more than it tells; a guess
 
 
 def half_decrement(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:

@@ -245,7 +245,7 @@ def made(block: Any) -> Any:
 
 # -- formulas computed by NumPy: where no kernel can be compiled, and for small parts -----
 
-_MOST = 1 << 14  # elements at a time, so that what lies between stays in the cache
+_MOST = 1 << 14  # elements at a time, so that intermediate values stay in the cache; a guess
 
 
 class _NumpyMachine:
@@ -350,8 +350,8 @@ CHECKED = {
 
 # -- A region of an array of random numbers, filled by a kernel, or by NumPy where there is none
 
-_OPERATIONS = 64  # that an element takes, about
-_FEW = 1 << 14  # elements
+_OPERATIONS = 64  # operations for one element, about; a guess
+_FEW = 1 << 14  # elements: smaller regions may be drawn by NumPy instead (`few`); a guess
 
 
 def fill(block: DrawnBlock, out: Any) -> None:

@@ -148,7 +148,7 @@ def _rows(
     return runs[-1][0], list(zip(across, runs[-1][1], strict=True))
 
 
-_WIDE = 2048  # columns that are reduced at once where they lie
+_WIDE = 2048  # columns that are reduced at once where they lie; a guess
 _FLAGS = {1: "invalid", 4: "divide", 8: "over", 16: "under"}  # of x86
 _ASKED = sum(_FLAGS)
 

@@ -42,7 +42,7 @@ from lazyflow.system import at_fork
 # ignored. There are at most `_MOST` files: those that were used last.
 
 _HEAD = b"lazyflow kernel 2\n"
-_MOST = 2000  # files, of some 10 kB
+_MOST = 2000  # files of some 10 kB each; a guess
 
 
 def default_folder() -> str | None:

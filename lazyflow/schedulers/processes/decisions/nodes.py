@@ -43,10 +43,11 @@ from lazyflow.graph.task import Task, task_name
 # caller holds the value), and ``unsent`` the users that were not sent to any worker.
 
 
+# These are guesses.
 BANDWIDTH = 2e9  # bytes a second from worker to worker: a copy out, and the reader's page faults
 MAPPING = 1e10  # bytes a second to map shared memory: page faults alone
 FETCH = 0.0003  # seconds to have a small value from another worker
-_MOST_NAMES = 5  # tasks of a batch that are named
+_MOST_NAMES = 5  # tasks of a batch that are named in a report
 
 WAITING, READY, FETCHING, SENT, DONE, GONE, FAILED = range(7)  # in this order: see above
 
