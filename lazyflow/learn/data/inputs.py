@@ -2,6 +2,14 @@
 
 Data in memory is cut into views. Chunked data stays where it is: its chunks are the parts, and
 targets and weights are cut like the rows.
+
+::
+
+    X, y, weights --> `parts_of`: a `RowChunk` each --> `fitting`: are they kept? --> rows.py
+
+    >>> [part] = parts_of(np.ones((3, 2)), np.array([0, 1, 0]), None)
+    >>> part.X.shape, part.weight
+    ((3, 2), None)
 """
 
 from __future__ import annotations

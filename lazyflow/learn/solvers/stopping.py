@@ -3,6 +3,9 @@
 `History.record` takes value and gradient over all rows after each iteration, adds a `Progress` to
 the trace, and tells whether to stop. `certificate` computes the duality gap, an upper bound of the
 objective minus its minimum, if there is an l2 or l1 penalty; `half_decrement` estimates it if not.
+
+State: a `History` per fit: the passes so far, the trace, and whether it converged. The solver that
+made it changes it, in one thread.
 """
 
 from __future__ import annotations
