@@ -38,10 +38,20 @@ kernel_cache       None        folder of compiled kernels; None: lazyflow/kernel
 =================  ==========  ===================================================================
 
 Settings are looked up in this order: the enclosing ``with config.set(...)`` (a context variable:
-threads and async tasks do not see each other's), then plain ``config.set(...)`` (for the process;
-after ``x = config.set(...)``, only once the same thread has looked a setting up), then the
-environment (``LAZYFLOW_SCHEDULER``, ``LAZYFLOW_NUM_WORKERS``, ..., read at import), then the
-default.
+threads and async tasks do not see each other's), then plain ``config.set(...)`` (for the process),
+then the environment (``LAZYFLOW_SCHEDULER``, ``LAZYFLOW_NUM_WORKERS``, ..., read at import), then
+the default. Where a program keeps the object, as in ``x = config.set(...)``, its settings apply
+from the next look-up by the same thread.
+
+State::
+
+    _process :: {name: value}    settings outside of blocks; `_merge` writes them
+    _layers :: [_Layer]          objects of ``set`` that may still become blocks; the newest last
+    _made :: {number: Gone}      objects that were not entered and not freed
+    _over :: deque[Gone]         those that were freed, put in as they go, in any thread
+
+`_process` and `_layers` change under `_changing` only. `_made` and `_over` change by single steps
+without it, and `get` reads all four without it.
 """
 
 from __future__ import annotations

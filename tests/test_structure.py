@@ -1,7 +1,9 @@
 """Files are read in one sitting, functions are short, folders small, maps true, classes unique."""
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -177,6 +179,52 @@ def test_no_method_is_chosen_by_a_string():
         and node.func.args[0].id == "self"
     ]
     assert found == []
+
+
+#: Exact numbers that their names explain: kinds that are only compared.
+EXPLAINED = {
+    f"graph/kinds.py:{name}"
+    for name in (
+        "LIST", "TUPLE", "DICT", "SET", "FROZENSET", "SLICE", "NAMEDTUPLE", "DATACLASS", "DICTVIEW"
+    )
+}
+
+
+def is_number(node):
+    """Tell whether an expression is made of whole numbers and floats only."""
+    if isinstance(node, ast.BinOp):
+        return is_number(node.left) and is_number(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return is_number(node.operand)
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def bare_numbers(text):
+    """Yield the upper-case numbers of a module without a comment beside or directly above them."""
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    comments = {t.start[0]: t.line.lstrip()[0] for t in tokens if t.type == tokenize.COMMENT}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and is_number(node.value):
+            lines = range(node.lineno, node.end_lineno + 1)
+            if comments.get(node.lineno - 1) != "#" and not any(n in comments for n in lines):
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name) and target.id.isupper():
+                        yield target.id
+
+
+def test_numbers_are_explained():
+    """A reader has to know a number's unit, and whether it was measured or is a guess."""
+    found = {
+        f"{path.relative_to(ROOT).as_posix()}:{name}"
+        for path, text in FILES.items()
+        for name in bare_numbers(text)
+    }
+    assert found == EXPLAINED
+
+
+def test_a_comment_of_the_line_before_explains_another_number():
+    text = "A = 1  # byte\nB = 2\n# bytes\nC = -3\nD: int = 1 << 4\n"
+    assert list(bare_numbers(text)) == ["B", "D"]
 
 
 def places_to_look():

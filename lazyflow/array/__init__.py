@@ -9,8 +9,9 @@ Types, shapes and bits equal NumPy's, with the exceptions listed here; any other
 bug. In the bounds, eps is the machine precision of the dtype of the result.
 
 Sums of floats (`sum`, `add.reduce`, `mean`, `average`, `trapezoid`, `nansum`, `pad` by means, ...)
-    are added in pairs, in lazyflow's own order. It is NumPy's along the last axes of up to 2,048
-    elements of a block (the last in memory, if all that is added lies in another order than C's).
+    are added in pairs, in lazyflow's own order. That is NumPy's order too, for sums along the last
+    axes where these have up to 2,048 elements in a block. (If all that is added lies in another
+    order than C's, the last axes are those that come last in memory.)
     The error is at most 4 eps times the sum of the absolute values, divided by their number for
     means. NumPy's is as small, except along axes other than the last, where it adds one by one. So
     intermediate overflow may come earlier or later.

@@ -227,7 +227,7 @@ def _seconds(node: Expr) -> float:
 # parallel, and each is forgotten at once. Tasks of other processes write into memory that this one
 # lends. Where that is not possible, they return their blocks, which are copied here.
 
-_LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer
+_LARGE = 1 << 20  # bytes of an array whose blocks tasks copy into a buffer; a guess
 
 
 def assembled(chunks: Chunks, dtype: np.dtype[Any] | None, values: list[Any]) -> Any:

@@ -57,7 +57,7 @@ _SEVERAL = {
     "rfft": ("rfft", "fft", None), "irfft": (None, "ifft", "irfft"),
 }
 
-_STRIP = 1 << 20  # bytes of a block that are transformed at a time
+_STRIP = 1 << 20  # bytes of a block that are transformed at a time; a guess
 
 _WORDS = {
     "fft": "the discrete Fourier transform", "rfft": "the Fourier transform of real numbers",

@@ -6,11 +6,11 @@ measured the costs and result sizes of functions. It makes two kinds of groups:
 * a task joins the tasks that it needs, when no other task needs them: always if that makes a
   chain, and otherwise as long as the whole subtree is small, needs few results of others and holds
   little at once;
-* groups that are still small are packed together with others on the same level, in the order of
-  the plan, in one of two cases. In the first, they read and return little. In the second, all need
-  the same large results, and nothing else that is still to be made; what they return may be large.
-  If no other task needs such a large result, its task joins the group, however long it takes. So no
-  task waits for the inputs of another one of its group.
+* groups that are still small are packed with others of the same level, in the order of the plan.
+  Either all of them read and return little. Or all need the same large results and nothing else
+  that is still to be made; then they may return much. The task that makes such a large result
+  joins them, however long it takes, if only they need it. In both cases no task waits for an input
+  that only another task of its group needs.
 
 Large results are not brought together: tasks are in one group only if one of them reads all the
 large results that any of them reads. So each runs where its own large inputs are.

@@ -50,8 +50,9 @@ from lazyflow.graph.task import (
 
 #: Called with each plan after each pass, where `spec.check_always` has set it.
 check_plan: Callable[[Plan], None] | None = None
-#: Called with the plan of each run as that begins, likewise; what it returns is called at the end,
-#: and returns the error to end with if the plan was edited meanwhile.
+#: Called with the plan of each run as the run begins, where `spec.check_always` has set it. It
+#: returns a function that is called as the run ends: that one returns the error to end with if the
+#: plan was edited meanwhile, else None.
 watch_plan: Callable[[Plan], Callable[[], AssertionError | None]] | None = None
 
 _logs: list[Any] = []

@@ -2,7 +2,9 @@
 
 A graph consists only of tasks that point at their inputs. A task never changes once it is made, so
 it can be shared, planned by several threads at once, and kept. `Delayed` (api/lazy.py) is this
-class with operators: one object per call, not an object and a proxy.
+class with operators: one object per call, not an object and a proxy. It refuses assignment. A bare
+`Task` is lazyflow's own, made when a graph is planned or arrays are lowered; users get none, so it
+refuses nothing.
 """
 
 from __future__ import annotations

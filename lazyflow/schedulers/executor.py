@@ -3,6 +3,19 @@
 On a ThreadPoolExecutor (and subclasses) the executor's threads work on a run as the threads of
 lazyflow's own pool do. On any other executor each task is submitted by itself; if the executor
 pickles its calls, cloudpickle does it. All results return to the caller's process.
+
+::
+
+    a pool of threads:  offer --> _engaged --> a thread: run after run, until no task is ready
+    any other one:      offer --> slots.runs --> submit, a task each --> _done --> deliver or retry
+
+State; deques and lists change by single steps, without a lock::
+
+    run.attached :: _ExecutorSlots     free slots of a run, and of the runs that it turned into
+      .runs :: deque[Run]              to look at for ready tasks; any thread appends and pops
+      .pumping :: [None]               empty while a thread submits; others leave the work to it
+    _engaged :: deque                  slots that wait for a thread; `_engage` appends
+    _asleep, _spares :: int            threads asleep in tasks, and their stand-ins; under `_lock`
 """
 
 from __future__ import annotations

@@ -2,16 +2,24 @@
 
 A `KeptArray` stands for an array: it has the array's layout, and the memory that the array shows;
 `kept_values` finds the arrays in other values. While more than a share of the limit is held, a
-thread writes memory to a file: the oldest first, since a depth-first run reads its first results
-last, and only memory of which no task holds a view. The views that tasks get afterwards are
-mappings of the file, one for each use, whose pages leave with the task. A task whose result is
-beyond the limit waits until the thread has made room, so that tasks are no faster than the disk.
+thread writes memory to a file, the oldest first: a depth-first run reads its first results last.
+Memory of which a task holds a view stays. Tasks that use what was written get mappings of the file,
+one for each use, whose pages leave with the task. A task whose result is beyond the limit waits
+until the thread has made room, so that tasks are no faster than the disk.
 
 Memory counts once, however many values show it, and each memory is written at most once, as no task
 can change it. The file has no name, so nothing is left whatever ends the program.
 
 Rejected: to map the file over the memory itself, without stand-ins for arrays. The allocator uses
 its memory again, and expects zeros in pages that it gave back.
+
+State, one `_ledger` for the process; a fork starts the child with a new one::
+
+    held, _known, memories       what is in memory, and all that is kept; any thread, under `_lock`
+    _dead :: deque[Gone]         freed memory: put in as it goes; `settle` takes it off `held`
+    _orders :: SimpleQueue       any thread that needs room puts one in, the writing thread takes it
+    file :: SpillFile            made by the writing thread; a fork has it begin another one
+    KeptMemory.bytes, .range     the writing thread sets `range`, and then drops `bytes`
 """
 
 from __future__ import annotations
@@ -36,7 +44,7 @@ from lazyflow.interrupts import Event, uninterrupted
 from lazyflow.store.sizes import format_bytes
 from lazyflow.system import at_fork, is_in_memory, process_usage, return_freed_memory
 
-LEAST = 1 << 16  # bytes of an array that counts: of smaller ones a call would cost more; a guess
+LEAST = 1 << 16  # bytes of an array that counts: for a smaller one a call costs more; a guess
 _SHARE = 0.6  # of the limit at most is for kept values; tasks and program get the rest; a guess
 _LEAST_SHARE = 0.1  # of the limit is for kept values even if the program takes all of it; a guess
 _FULL = 0.9  # of the limit is the most that the whole process should use; a guess

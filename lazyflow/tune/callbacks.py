@@ -147,8 +147,8 @@ class TensorBoardCallback(Display):
 
 # -- the display of a search: a table in a terminal or a notebook, else a line per trial
 
-_EVERY = 0.2  # seconds between changes of a table
-_SHOWN = 8  # trials
+_EVERY = 0.2  # seconds between changes of a table; a guess
+_SHOWN = 8  # trials in a table; a guess
 
 
 def display_of(verbose: int) -> list[Callback]:

@@ -12,8 +12,9 @@ G3    1,000,000 tasks and one sum                  test_a_wide_sum (100,000; the
 G4    a cycle                                      can't arise: a task never changes once made,
                                                    and its inputs are made before it; graphs given
                                                    as data (interop) will raise CycleError
-G5    a missing key; one key for two tasks         missing: can't arise, inputs are objects and not
-                                                   keys; two: contract, test_a_key_for_two_tasks_...
+G5    a missing key; one key for two tasks         a missing key can't arise: inputs are objects,
+                                                   not keys; one key for two tasks: contract,
+                                                   test_a_key_for_two_tasks_...
 G6    a list or dict that contains itself          test_an_argument_that_contains_itself
 G7    lists nested 900 and 100,000 deep            test_a_deep_argument
 G8    hostile arguments                            test_hostile_arguments_arrive_unchanged

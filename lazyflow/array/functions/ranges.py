@@ -2,6 +2,10 @@
 
 An element of a range is a function of its place, so kernels make the elements that they read, and
 nothing is kept. Of the dtypes that kernels don't have, blocks are made by NumPy.
+
+    >>> import lazyflow.array as la
+    >>> la.arange(2, 12, 3, chunks=2).compute(), la.linspace(0, 1, 3).compute()
+    (array([ 2,  5,  8, 11]), array([0. , 0.5, 1. ]))
 """
 
 from __future__ import annotations

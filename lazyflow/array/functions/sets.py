@@ -42,7 +42,9 @@ from lazyflow.array.nodes.value_ranges import tables_merged
 
 
 _NUMBERS = set("biufc")
-_NARROW = 1 << 16  # whole numbers that are counted in a table, in a block of fewer elements, too
+#: Whole numbers are counted in a table if their range is no wider than this, a guess, or than the
+#: number of elements in the block.
+_NARROW = 1 << 16
 
 
 @dataclass(frozen=True)

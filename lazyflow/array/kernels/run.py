@@ -92,8 +92,9 @@ def _how(decision: Decision, mode: str) -> str:
     return "by NumPy's functions: no kernel yet: it has not been run over enough elements"
 
 
-_PIECE = 1 << 16  # elements of partial results that are merged by a stack of them
-_MOST = 256  # programs that are remembered, and plans of each, and up to as many older ones
+_PIECE = 1 << 16  # elements of a partial result up to which no kernel merges them; a guess
+#: Programs that are remembered, and plans of each, and up to as many older ones; a guess.
+_MOST = 256
 
 _BLOCKS = (np.ndarray, DrawnBlock)
 _known: Recent[tuple[Program, str], tuple[Lowered, Recent[Any, PlanKernels]]] = Recent(_MOST)

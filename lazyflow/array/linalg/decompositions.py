@@ -53,6 +53,7 @@ from lazyflow.graph.task import Task
 # -- tall matrices: QR in a tree ---------------------------------------------------------------
 
 
+# These three are guesses.
 _TOGETHER = 8  # R factors that one task takes
 _TILE = 2048  # rows of a block that are decomposed at once: they stay in the cache
 _NARROW = 128  # columns up to which that is faster

@@ -26,10 +26,11 @@ from lazyflow.array.nodes.block_kinds import check_is_numpy
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.users.gufuncs import apply_gufunc, parse
 
-#: LAPACK on all cores is faster than tasks on matrices of up to so many automatic chunks: 128 MiB.
+#: LAPACK on all cores is faster than tasks on matrices of up to so many automatic chunks: 128 MiB;
+#: a guess.
 _SMALL = 16
 
-#: Tiles or panels along an axis at most; n of them make n**3 / 6 tasks.
+#: Tiles or panels along an axis at most; n of them make n**3 / 6 tasks. A guess.
 _MOST = 16
 
 

@@ -30,15 +30,16 @@ from lazyflow.array.nodes.views import View, seen, view
 from lazyflow.graph.task import Task
 from lazyflow.store.sizes import format_bytes
 
+# These three are guesses.
 _WIDE = 32 << 20  # bytes of a block that is put together of narrow ones, at most
 _FEWEST = 4  # blocks that are left then, at least
-_WORTH = 1 << 27  # products of numbers from which a task more is worth it: some 5 ms
+_WORTH = 1 << 27  # multiplications that are worth a task of their own: they take some 5 ms
 
-_LARGE_TOGETHER = 4  # large sums that are added by one task
+_LARGE_TOGETHER = 4  # large sums that are added by one task; a guess
 
-_AT_ONCE = 32 << 20  # bytes of blocks that a task multiplies, unless two have more
+_AT_ONCE = 32 << 20  # bytes of blocks that a task multiplies, unless two have more; a guess
 
-_LONG = 4096  # products that are added up by BLAS for an element of large sums, at most
+_LONG = 4096  # products that BLAS adds up for an element of large sums, at most; a guess
 
 _OF_BLAS = "fdFD"  # characters of dtypes
 

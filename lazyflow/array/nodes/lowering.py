@@ -5,6 +5,13 @@ blocks have one task. Tasks count their readers as they are made. Chains of more
 lowered from below, all blocks of every 64th node at once, needed or not, so that no chain needs a
 deep recursion. What all blocks of a node have in common is made once (`shared`). Each task carries
 the user's line of its node, for errors and warnings.
+
+    >>> import lazyflow.array as la
+    >>> [tasks] = Lowering().lower([la.ones(4, chunks=2).expr])
+    >>> len(tasks)
+    2
+
+All state is a `Lowering`'s, which serves one compute in one thread; see there.
 """
 
 from __future__ import annotations
@@ -25,7 +32,7 @@ from lazyflow.graph.options import DEFAULT, OPERATOR, Options
 from lazyflow.graph.task import VALUE, Task
 from lazyflow.store.exchange_file import Exchange
 
-_DEEP = 64  # levels of nodes that are lowered by calls inside calls
+_DEEP = 64  # levels of nodes that are lowered by calls inside calls; a guess
 
 
 class Lowering:

@@ -2,6 +2,13 @@
 
 A `Read` knows which block of one input, and which region of it, a task needs; a `LoadRegion` takes
 that region in the task.
+
+::
+
+    node --> `Read`, for each input --> `Read.at`, for each task --> `LoadRegion` in the task
+
+State: `Lowering.taken` has the bytes that this compute has cut out of each array in memory, by the
+array's id; `_small_part` adds to it.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ from lazyflow.array.nodes.task_parts import BlockPosition, is_large, is_thin, ta
 from lazyflow.array.nodes.views import View
 from lazyflow.graph.guards import guarded
 
-_SMALL = 4  # an array in memory is at least so many times what is taken of it
+_SMALL = 4  # an array in memory is at least so many times what is taken of it; a guess
 
 
 class Read:

@@ -1,4 +1,4 @@
-"""Tables in the order of their values that are merged by ranges of these: no task holds all.
+"""Sorted tables are merged, one range of values after the other: no task holds all.
 
 Each task makes a table of some neighbouring blocks, and writes its rows to a file if memory has no
 room for all. Every s-th value of each table is its sample, and bounds are chosen of all samples.

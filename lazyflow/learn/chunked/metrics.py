@@ -29,7 +29,8 @@ from lazyflow.learn.chunked.rows import (
 
 # -- log losses by label and column, which can be merged: which column is a label's, all decide
 
-#: Labels beyond the number of columns at which one stops to collect them: they are numbers to fit.
+#: If there are so many more labels than columns, they are taken for numbers, not classes, and an
+#: error is raised before all are collected. A guess.
 _TOO_MANY = 100
 
 

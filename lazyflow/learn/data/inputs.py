@@ -2,6 +2,14 @@
 
 Data in memory is cut into views. Chunked data stays where it is: its chunks are the parts, and
 targets and weights are cut like the rows.
+
+::
+
+    X, y, weights --> `parts_of`: a `RowChunk` each --> `fitting`: are they kept? --> rows.py
+
+    >>> [part] = parts_of(np.ones((3, 2)), np.array([0, 1, 0]), None)
+    >>> part.X.shape, part.weight
+    ((3, 2), None)
 """
 
 from __future__ import annotations
@@ -121,7 +129,7 @@ def _owner(array: np.ndarray) -> np.ndarray | None:
 # checked and dropped chunk by chunk in every pass: as slow as the source, in the memory of a few
 # chunks. A cluster's workers write to their disks what they can't hold, so there all is kept.
 
-_SHARE = 2  # kept rows take at most the half of what is free: solvers need memory, too
+_SHARE = 2  # kept rows take at most half of the free memory, since solvers need some; a guess
 
 
 @delayed
@@ -185,8 +193,9 @@ def room_for_rows(run: dict[str, Any]) -> int | None:
     return None if free is None else free // _SHARE
 
 
-_MANY = 64  # chunks of an array, of which small ones are brought together before any is made
-_LARGE = 1e9  # bytes that move without being asked for
+#: Chunks of an array: if it has more, small ones are joined before any is made; a guess.
+_MANY = 64
+_LARGE = 1e9  # bytes that move without being asked for; a guess
 
 
 class RowChunk(NamedTuple):

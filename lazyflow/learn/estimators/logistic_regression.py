@@ -48,7 +48,8 @@ Solver = Literal["auto", "lbfgs", "newton-cholesky", "saga", "svrg"]
 
 _SOLVERS = ("auto", "lbfgs", "newton-cholesky", "saga", "svrg")
 _PENALTIES: dict[str | None, float] = {"l2": 0.0, "l1": 1.0}  # and what l1_ratio is for them
-_FEW = 300  # coefficients: a Newton step costs less than the passes that L-BFGS needs for as much
+#: Coefficients up to which a Newton step costs less than L-BFGS's passes for as much; a guess.
+_FEW = 300
 
 
 class LogisticRegression(ClassifierMixin, LinearEstimator):

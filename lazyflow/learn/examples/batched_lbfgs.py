@@ -21,8 +21,8 @@ from lazyflow.learn.kernels.losses import SOFTMAX
 from lazyflow.learn.kernels.sums import loss_sums
 
 BATCHES, ROWS, FEATURES, CLASSES = 16, 200, 20, 3
-MAX_ITER = 60
-GOAL = 1e-10
+MAX_ITER = 60  # steps
+GOAL = 1e-10  # largest entry of a gradient
 
 Batch = tuple[np.ndarray, np.ndarray]
 Found = tuple[np.ndarray, float, int]

@@ -17,8 +17,8 @@ from lazyflow.learn.parallel import KerasTrainer
 from lazyflow.weights import get_flat, get_weights, set_weights
 
 SLOPE, INTERCEPT = 0.1, 0.3
-GOAL = 1e-3
-RATE = 0.5
+GOAL = 1e-3  # error of the line
+RATE = 0.5  # of learning
 
 
 def batch(*seed: int) -> tuple[np.ndarray, np.ndarray]:

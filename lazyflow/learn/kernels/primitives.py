@@ -221,7 +221,7 @@ def chunk_of(ends: np.ndarray, row: int) -> int:
 
 _LARGEST, _SMALLEST = 708.0, -709.3  # of what has an exponential that is not infinity and not 0
 _TILE = 16  # rows that are there at once
-_PER_LN2 = 1.4426950408889634
+_PER_LN2 = 1.4426950408889634  # 1 / ln(2)
 _LN2, _LN2_REST = 0.693147180369123816490, 1.90821492927058770002e-10  # whose sum has more digits
 
 

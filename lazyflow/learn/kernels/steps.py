@@ -355,7 +355,7 @@ def _move_intercept(
 # Rows are read as if their mean were zero, without a copy: the shift goes into the score of a block
 # (one product with the mean) and into what the block changes.
 
-_AHEAD = 3  # blocks for whose rows the memory is asked beforehand
+_AHEAD = 3  # blocks ahead whose rows are fetched into the cache; a guess
 
 
 @compiled

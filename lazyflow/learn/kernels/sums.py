@@ -2,6 +2,12 @@
 
 Dense rows are read once: all results of a tile are computed while it is in the cache. Sums are
 float64, also those of float32 rows.
+
+Functions of their arguments only: there is no state.
+
+    >>> scores_of(np.array([[3.0, 1.0]]), np.array([[1.0], [2.0]]))
+    array([[4.],
+           [7.]])
 """
 
 from collections.abc import Iterator

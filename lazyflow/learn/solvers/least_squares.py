@@ -30,7 +30,7 @@ from lazyflow.array.nodes.blas_threads import MANY, share_of_threads
 from lazyflow.learn.data.rows import Rows, tree_sum
 from lazyflow.learn.kernels.primitives import compiled, kernel
 
-_TILE = 2048  # rows that are decomposed at once
+_TILE = 2048  # rows that are decomposed at once; a guess
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 

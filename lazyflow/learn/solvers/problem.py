@@ -146,9 +146,10 @@ class Problem:
     def mean_curvature(
         self, theta: np.ndarray, every: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return of one in `every` rows the mean over scores of the loss's Hessians by one of them
-        (d + 1, d + 1), and how uncertain its diagonal is, relatively: for a feature that k rows of
-        the sample have, 1 / k.
+        """Return a mean Hessian of the loss (d + 1, d + 1), and how uncertain its diagonal is.
+
+        Each Hessian is by one score; the mean is over scores and over a sample, one in `every`
+        rows. The uncertainty is relative: 1 / k for a feature that k rows of the sample have.
 
         Examples
         --------

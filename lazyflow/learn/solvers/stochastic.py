@@ -66,6 +66,7 @@ from lazyflow.learn.solvers.stopping import History, Solution, StopRule
 
 
 #: Rows of a dense block. More bear a longer step and cost less a row, but fewer steps are taken.
+#: A guess, like the figures below.
 BLOCK = 16
 _SPAN = 1 << 10  # blocks that one task measures, wherever chunks end
 _UNIT = 2  # neighbouring blocks that are drawn together

@@ -3,6 +3,9 @@
 `History.record` takes value and gradient over all rows after each iteration, adds a `Progress` to
 the trace, and tells whether to stop. `certificate` computes the duality gap, an upper bound of the
 objective minus its minimum, if there is an l2 or l1 penalty; `half_decrement` estimates it if not.
+
+State: a `History` per fit: the passes so far, the trace, and whether it converged. The solver that
+made it changes it, in one thread.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from lazyflow.learn.solvers.problem import Problem, soft_threshold
 
 # -- the step of Newton's method, also where the Hessian is singular, and what it promises
 
-_MOST = 500  # coefficients: more cost more than they tell
+_MOST = 500  # coefficients: with more, the decrement costs more than it tells; a guess
 
 
 def half_decrement(problem: Problem, theta: np.ndarray, gradient: np.ndarray) -> float:

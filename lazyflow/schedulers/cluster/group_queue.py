@@ -213,7 +213,7 @@ class Submission(NamedTuple):
 
 
 LEAST, MOST = 0.005, 0.1  # seconds of work of a group; a guess
-_PACKED = 300_000  # bytes that tasks which are packed read and return; a guess, see Limits
+_PACKED = 300_000  # bytes that packed tasks read and return at most (see Limits); a guess
 _FEW_DONE = 64  # tasks: until so many are done, groups are made anew when more is known; a guess
 LONG = 0.5  # seconds after which tasks are taken to be long; a guess
 _SHOWN = 100  # tasks that are handed over singly when those before take long; a guess

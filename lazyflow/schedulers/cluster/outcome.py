@@ -3,6 +3,13 @@
 An engine pickles the values that it moves; an exception of the user's pickling code would be the
 engine's error, not the task's. So the engine sees only a `GroupOutcome`, whose parts lazyflow
 pickles one by one, with large memory apart, and opens where they are used.
+
+::
+
+    results --> GroupOutcome --(the engine moves it: `packed`)--> `_received` --> value, copy, owned
+
+State: `GroupOutcome.values` changes where the outcome is, as `value` keeps what it has opened.
+`receivers`, a list of this process, is only added to (by dask/worker_memory.py).
 """
 
 from __future__ import annotations

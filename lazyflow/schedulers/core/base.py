@@ -1,19 +1,20 @@
 """The one page to read to add a scheduler.
 
 A scheduler runs plans. It is any object with the two attributes and the four methods of
-`Scheduler`. Register it for `scheduler="name"` in the entry-point group
-``lazyflow.schedulers`` (the entry is a callable without arguments that returns the scheduler), or
-pass the object itself. Optional abilities are protocols, which a scheduler provides by having
-their methods: `MakesRuns`, `Puts`, `EndsTasks`, `KeepsActors`, `ReportsInfo`, `ShutsDown`. On
-first use a scheduler is checked once: a missing method, or one that can't be called as its
-protocol requires, raises an error that names it.
+`Scheduler`. Register it for `scheduler="name"` in the entry-point group ``lazyflow.schedulers``
+(the entry is a callable without arguments that returns the scheduler), or pass the object itself.
+Optional abilities are protocols, which a scheduler provides by having their methods: `MakesRuns`,
+`Puts`, `EndsTasks`, `KeepsActors`, `HasFiles`, `ReportsInfo`, `ShutsDown`. On first use a scheduler
+is checked once: a missing method, or one that can't be called as its protocol requires, raises an
+error that names it.
 
 `Run` (run.py) does all the bookkeeping, so a scheduler only decides where and when tasks run. This
 scheduler is complete, though it has no caps: it starts a thread for every task offered::
 
     class Mine:
         name = "mine"
-        options = frozenset()          # of "priority", "resources", "workers", "crash_retries"
+        options = frozenset()          # of "priority", "resources", "workers", "crash_retries",
+                                       # "memory_limit", "files": see `Scheduler.options`
 
         def start(self, run):          # must return soon
             run.begin()                # offers what is ready

@@ -3,6 +3,21 @@
 An event is a method of `Observer` (base.py) and its arguments. `RunObservers.tell` tells most
 events; loops that call tasks tell of starts and ends by methods of their own, which take half as
 long. Compilations are told by Numba's own events.
+
+    >>> from lazyflow.schedulers.core.base import Observer
+    >>> class Mine(Observer):
+    ...     def task_ended(self, run, i):
+    ...         print("ended:", i)
+    >>> RunObservers([Mine()]).tell(Observer.task_ended, None, 7)
+    ended: 7
+
+State, without locks, since each change is a single step of a list or dict::
+
+    RunObservers.members, on_*     of a run; any thread removes an observer that raised
+    WorkerTimer.running            tasks that a thread has begun; that thread, and the run's end
+    TaskTimer._elsewhere           tasks that an executor has: when they began; any thread
+    _broken, _broken_for_good      observers that raised, in any run: ignored since
+    _known                         functions that hear Numba's events; only added to
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from lazyflow.errors import StoreFull
 from lazyflow.store.sizes import format_bytes
 from lazyflow.system import free_memory, group_memory, total_memory
 
-#: Bytes filled between two readings of the machine's free memory.
+#: Bytes filled between two readings of the machine's free memory; a guess, like those below.
 STEP = 64 << 20
-_RESERVE = 64 << 20  # bytes kept free at least; a guess, like the figures below
+_RESERVE = 64 << 20  # bytes kept free at least
 _SHARE = 50  # one part in so many of the machine's memory is kept free, if that is more
 _FRESH = 0.05  # seconds for which one reading is valid
 _PART = 16  # one part in so many of a reading may be taken without another one

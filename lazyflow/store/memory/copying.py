@@ -42,7 +42,7 @@ def _join(thread: threading.Thread) -> None:
         raise interrupt
 
 
-_BY_TWO = 6 << 20  # bytes of new memory that are filled by two threads
+_BY_TWO = 6 << 20  # bytes of new memory from which two threads fill it; a guess
 
 
 def copy_of(buffer: Any) -> memoryview:

@@ -7,6 +7,14 @@ and context variables keep their identity.
 
 cloudpickle is a second pickler that reduces single objects. It is imported for the first object
 that needs it: that takes 20 ms, which most workers need not spend.
+
+State of the process; any thread adds entries, without a lock::
+
+    _names :: {ContextVar: (module, name)}     where a variable was found
+    _keys, _by_key                             random keys of the variables that no module has
+    _reducers :: TypeTable                     how objects of a type are reduced
+
+Beside it, `_owner` tells each thread whether it opens a result for its owner (`loads_owned`).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from lazyflow.array.nodes.indexing.keys import is_basic, parse
 from lazyflow.array.nodes.joined import concatenated
 from lazyflow.array.nodes.reductions import axis_of
 
-_RUNS = 16  # slices that are joined where elements are deleted, at most
+_RUNS = 16  # slices that are joined where elements are deleted, at most; a guess
 
 
 def getitem_by_arrays(x: Array, entries: list[Any]) -> Array:

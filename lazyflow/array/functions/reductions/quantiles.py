@@ -47,8 +47,8 @@ class Quantiles(NumpyOp):
     weighted
         Each block comes with one of weights.
     shape
-        Of the places, which NumPy gets one after the other: with several axes its functions that
-        leave NaN out mix the axes of others up.
+        Of the places. NumPy gets them along one axis: if they had several, its functions that leave
+        NaN out would mix up the axes of the result.
     dtype
         Of the result: where all are NaN, NumPy's functions that leave these out give another.
     """

@@ -31,9 +31,9 @@ from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reductions import TreeReduction, tree
 from lazyflow.array.nodes.sample_sort import is_long, sample_sorted
 
-_PAYS = 1 << 18  # elements
-MOST = 8  # quantiles that are selected, for each of which blocks are read twice
-_SAMPLE = 1 << 15  # elements, about, at least
+_PAYS = 1 << 18  # elements of an array from which selection is faster than sorting; a guess
+MOST = 8  # quantiles that are selected: each reads all blocks twice; a guess
+_SAMPLE = 1 << 15  # elements of a sample at least, about; a guess
 _FAR = 3.0  # bounds from a place, in roots of the sample's size: six standard deviations or more
 
 

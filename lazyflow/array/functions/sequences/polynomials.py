@@ -299,7 +299,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 # -- the polynomial that fits best ----------------------------------------------------------------
 
 
-_ROWS = 1 << 12  # that are factored at once: their powers stay in the cache
+_ROWS = 1 << 12  # rows that are factored at once: their powers stay in the cache; a guess
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,16 @@
 
 A region takes a part of a target. What can't be written is refused before, and a write that fails
 half-way says what was written.
+
+::
+
+    a block  --->  what reads the target has read it  --->  its turn (`_Turns`)  --->  `write`
+
+    >>> import lazyflow.array as la
+    >>> target = np.zeros(4)
+    >>> la.store(la.ones(4, chunks=2), target)
+    >>> target
+    array([1., 1., 1., 1.])
 """
 
 from __future__ import annotations

@@ -1,6 +1,14 @@
 """What is drawn: a formula, a stream, and the shape of the array in which places are counted.
 
-In LLVM's text a formula is a function of a place, to a vector, and to a row in memory.
+In LLVM's text a formula becomes two functions of a place and the draw's parameters: one returns
+the vector of elements that begins there, the other writes a row of them to memory.
+
+An element depends on its place alone, so a region is drawn by itself, whatever the chunks are.
+
+    >>> import lazyflow.array as la
+    >>> one, two = [la.random.default_rng(1).random(9, chunks=n).compute() for n in (9, 4)]
+    >>> bool((one == two).all())
+    True
 """
 
 from __future__ import annotations
@@ -245,7 +253,7 @@ def made(block: Any) -> Any:
 
 # -- formulas computed by NumPy: where no kernel can be compiled, and for small parts -----
 
-_MOST = 1 << 14  # elements at a time, so that what lies between stays in the cache
+_MOST = 1 << 14  # elements at a time, so that intermediate values stay in the cache; a guess
 
 
 class _NumpyMachine:
@@ -350,8 +358,8 @@ CHECKED = {
 
 # -- A region of an array of random numbers, filled by a kernel, or by NumPy where there is none
 
-_OPERATIONS = 64  # that an element takes, about
-_FEW = 1 << 14  # elements
+_OPERATIONS = 64  # operations for one element, about; a guess
+_FEW = 1 << 14  # elements: smaller regions may be drawn by NumPy instead (`few`); a guess
 
 
 def fill(block: DrawnBlock, out: Any) -> None:

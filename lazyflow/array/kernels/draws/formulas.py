@@ -15,8 +15,9 @@ import numpy as np
 
 Step = Callable[[Any], tuple[tuple[Any, ...], tuple[Any, ...]]]
 
+# Of Philox4x32-10, as published: `_LOW` takes the low word of 32 bits.
 _LOW = 0xFFFFFFFF
-_ROUNDS = 10
+_ROUNDS = 10  # rounds of the generator
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _WEYL = 0x9E3779B9, 0xBB67AE85
 

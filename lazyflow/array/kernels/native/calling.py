@@ -2,6 +2,10 @@
 
 All arguments except the arrays are made once for blocks of one layout: if each call spent a tenth
 of a millisecond in Python before it releases the GIL, sixteen threads would be as slow as ten.
+
+State: a `PassCall` doesn't change once made, so threads share it. Each call allocates its memory::
+
+    layouts --> PassCall, once --> each call: memory, addresses, the kernel --> results, flags
 """
 
 from __future__ import annotations
@@ -148,7 +152,7 @@ def _rows(
     return runs[-1][0], list(zip(across, runs[-1][1], strict=True))
 
 
-_WIDE = 2048  # columns that are reduced at once where they lie
+_WIDE = 2048  # columns that are reduced at once where they lie; a guess
 _FLAGS = {1: "invalid", 4: "divide", 8: "over", 16: "under"}  # of x86
 _ASKED = sum(_FLAGS)
 
@@ -217,8 +221,9 @@ class PassCall:
     ) -> None:
         """Find places for what is written, and for what is made of that.
 
-        `written` has for each output what makes its array, or where it lies; `merged`, by outputs,
-        what makes the results of rows.
+        `written` has for each output the function that makes its array, or its place in memory of
+        this call. `merged` has, by the number of an output, the function that makes the array of
+        results into which those of rows are merged.
         """
         self.written: list[Maker | int] = []
         self.rings: list[int] = []

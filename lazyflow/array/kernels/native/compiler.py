@@ -6,6 +6,24 @@ llvmlite loads with the first kernel. Each kernel has an engine of its own, sinc
 memory of code back with all that an engine has: 1.2 ms more for each. The next compilation frees
 the engines of kernels whose function is gone. A fork waits for the kernel that is being compiled,
 since LLVM's locks would stay closed in the child; so does the end of the program.
+
+The path of a kernel::
+
+    NEW --- calls add up to PAYS ---> QUEUED --- `_thread` compiles ---> READY, or REFUSED
+     |                                  |                                  |
+     +----------------------------------+- a call of WAITS compiles it ----+
+
+    >>> kernel = Kernel(lambda: "no text of LLVM's", lambda function: None)
+    >>> compile_now(kernel, None)
+    >>> kernel.state, kernel.function
+    ('refused', None)
+
+State of the process, and the lock under which it changes::
+
+    _compiler, _no_compiler, _loaded, _ended     `_compiling`, which is held while LLVM works
+    _queue, _running, _thread                    `_changed`
+    _dropped                                     none: functions are put in as they go
+    _compiling, _changed                         replaced in the child of a fork
 """
 
 from __future__ import annotations
@@ -42,7 +60,7 @@ from lazyflow.system import at_fork
 # ignored. There are at most `_MOST` files: those that were used last.
 
 _HEAD = b"lazyflow kernel 2\n"
-_MOST = 2000  # files, of some 10 kB
+_MOST = 2000  # files of some 10 kB each; a guess
 
 
 def default_folder() -> str | None:
@@ -279,7 +297,7 @@ def compile_now(kernel: Kernel, folder: str | None) -> None:
 
 
 def _new_compiler() -> _Compiler:
-    """Return the compiler. That none can be had meets every kernel, so the first time warns."""
+    """Return the compiler; warn the first time that there is none: no kernel can be made then."""
     global _no_compiler
     if not _no_compiler:
         try:

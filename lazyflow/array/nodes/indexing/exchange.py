@@ -1,11 +1,11 @@
 """The tasks that gather points: directly from memory, or by an exchange between blocks.
 
-Where points of a block come from few blocks, one task takes them from these. Of large blocks a
-task would read most of the data so: there each is cut into copies of the points for each block,
-as for a rechunk. Where every block needs points of every other, that would be as many edges as
-blocks squared. Then neighbouring sources are put together in groups and their points sorted by
-where they go, and neighbouring blocks are made together of one slice of each group: for n blocks
-about 2·√n tasks and n edges more than blocks. With a memory limit, and on the workers of
+Where the points of a block come from few blocks, one task takes them from these. If these blocks
+are large, that task would read most of the data: then each of them is cut into copies of the points
+for each block, as for a rechunk. Where every block needs points of every other, that would be as
+many edges as blocks squared. Then neighbouring sources are put together in groups and their points
+sorted by where they go, and neighbouring blocks are made together of one slice of each group: for n
+blocks about 2·√n tasks and n edges more than blocks. With a memory limit, and on the workers of
 distributed, many points go through files, in which those of each reader lie in a row.
 """
 

@@ -32,21 +32,23 @@ from lazyflow.graph.task import Task, task_name
 
 # -- nodes --------------------------------------------------------------------------------
 #
-# A `Node` is a task of a run. Its counts are over distinct inputs and distinct users. For a node
-# that still has to run,
+# A `Node` is a task of a run. An input or a user counts once, however often it is used. While a
+# node has to run, it counts its inputs:
 #
 #     open        inputs that are neither made nor sent to a worker to be made
 #     under_way   inputs that were sent to a worker and are not made yet; `site` is that worker, or
 #                 MIXED when there are several
 #
-# For every node, ``left`` counts the users that are not done (and one for a pin: a future or the
-# caller holds the value), and ``unsent`` the users that were not sent to any worker.
+# Always, ``left`` is the number of users that are not done, and one more while the node is pinned,
+# which means that a future or the caller holds the value. ``unsent`` is the number of users that
+# were not sent to any worker.
 
 
+# These are guesses.
 BANDWIDTH = 2e9  # bytes a second from worker to worker: a copy out, and the reader's page faults
 MAPPING = 1e10  # bytes a second to map shared memory: page faults alone
 FETCH = 0.0003  # seconds to have a small value from another worker
-_MOST_NAMES = 5  # tasks of a batch that are named
+_MOST_NAMES = 5  # tasks of a batch that are named in a report
 
 WAITING, READY, FETCHING, SENT, DONE, GONE, FAILED = range(7)  # in this order: see above
 
@@ -166,9 +168,10 @@ class Batch:
     is_short
         All its tasks are known to be short, so that another batch may be sent after it.
     joins
-        A count that tells whether the batch should go on. It rises by one when the first input of
-        a task is sent with it while other inputs of that task were not sent to any worker, and
-        falls by one when the last such input is.
+        About how many tasks have some inputs at the worker and need others that were not sent to
+        any. One more when the batch sends the first input of such a task; one fewer when it sends
+        the last, if all went to this worker. Above 1 the batch would leave several values for later
+        tasks if it ended here.
     is_late
         It takes longer than it should.
     unanswered
@@ -220,9 +223,9 @@ class Node:
     want
         0: the value may stay where it is; IF_SMALL: it goes to the parent if it is small; ALWAYS.
     packed
-        The arguments as they are sent; (): another thread has to pickle them, or the `Literal`
-        that is the node's value, which counts as an open input; None: they are pickled when the
-        task is sent.
+        The arguments as they are sent. None: they are pickled when the task is sent. (): another
+        thread has to pickle them, or the node's value if that is a `Literal`; until that is done it
+        counts as an open input.
     """
 
     job: Job
@@ -296,8 +299,9 @@ class Job:
         Tasks that returned a lazy value, while another run makes it, and that run's parent if it is
         not the job's own run.
     once
-        Tasks with ``crash_retries=0``, and those that returned such tasks: whether it was made.
-        Their values are kept as long as the job is.
+        Tasks that must not run again after a crash: those with ``crash_retries=0``, and those that
+        returned such tasks. True for a task whose value was made. These values are kept as long as
+        the job is.
     verdicts
         Errors of tasks that were sent to a worker: they fail with these if they come back.
     unsafe

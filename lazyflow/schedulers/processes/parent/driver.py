@@ -18,8 +18,8 @@ State of a `Driver`; its thread changes it, unless another is named::
     functions :: FunctionTable       numbers of functions; any thread asks for one
     sender, receiver                 make messages of batches, and events of messages
     runs, values                     carry out the instructions for runs, and for values
-    _held :: {int: [Gone]}           for each `PoolValue` alive, the reference that tells its end;
-                                     the thread that makes the value adds it
+    _held :: {int: [Gone]}           for each living `PoolValue` a reference that tells when it is
+                                     freed; added by the thread that makes the value, removed here
     actors, pumps :: {RemoteActor}   those that have not ended; those that may have calls to send
     broken, ending, closing, is_left :: bool     stages of the end, see `Driver`
 

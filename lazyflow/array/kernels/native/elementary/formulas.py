@@ -1,6 +1,7 @@
 """The functions by name, and the text of LLVM's functions for them.
 
-Of sine, cosine and tangent quarter turns are taken off; the rest goes through polynomials.
+Sine, cosine and tangent subtract quarter turns from their argument, and compute polynomials of the
+rest.
 """
 
 from __future__ import annotations
