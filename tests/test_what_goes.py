@@ -139,7 +139,7 @@ def test_an_observer_that_raised_goes(has_weak_references: bool, monkeypatch: An
     said: list[str] = []
     # A handler would keep the error, and with it the observer.
     monkeypatch.setattr(
-        logging.getLogger("lazyflow"), "error", lambda *words, **_: said.append(words[0]))
+        logging.getLogger("lazyflow"), "log", lambda level, text, *_, **__: said.append(text))
 
     class Slotted:
         __slots__ = ("held",)

@@ -21,6 +21,9 @@ numpy = pytest.importorskip("numpy")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 psutil = pytest.importorskip("psutil")
 
+# A busy machine takes longer to start a worker than callers wait before they are warned.
+pytestmark = pytest.mark.filterwarnings("ignore:the cluster at .* has had no worker")
+
 LARGE = 1_000_000  # numbers of 8 bytes
 
 
