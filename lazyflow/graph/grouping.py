@@ -9,8 +9,8 @@ measured the costs and result sizes of functions. It makes two kinds of groups:
 * groups that are still small are packed with others of the same level, in the order of the plan.
   Either all of them read and return little. Or all need the same large results and nothing else
   that is still to be made; then they may return much. The task that makes such a large result
-  joins them, however long it takes, if only they need it. In both cases no task waits for an input
-  that only another task of its group needs.
+  joins them, however long it takes, if only they need it. So none of
+  these tasks waits for an input that only another one needs.
 
 Large results are not brought together: tasks are in one group only if one of them reads all the
 large results that any of them reads. So each runs where its own large inputs are.
