@@ -400,7 +400,15 @@ def copy(a: ArrayLike, order: str = "K") -> Array:
     (array([0., 0., 0.]), array([1., 0., 0.]))
     """
     check_order(order)
-    return Array(as_node(a))
+    made = Array(as_node(a))
+    if order == "C":
+        made._order = tuple(range(made.ndim))
+    return made
+
+
+def copy_method(x: Array, order: str = "C") -> Array:
+    """Call `copy`, in C order as methods of NumPy's arrays do."""
+    return copy(x, order)
 
 
 def field(x: Array, key: Any) -> Array:
