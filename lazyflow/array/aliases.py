@@ -215,9 +215,9 @@ def like_numpy(x: Any, memory: Any = None, order_of: OrderOf | None = None) -> n
     order = order_of(x._node) if order_of is not None and x._order is None else _order_of(x)
     shape = x.with_known_sizes().shape
     memory = np.empty((), x.dtype) if memory is None else memory
-    steps = _steps_of(x)
-    if steps is not None:
-        return _seen_by(looks, np.lib.stride_tricks.as_strided(memory, shape, steps))
+    given = _steps_of(x)
+    if given is not None:
+        return _seen_by(looks, np.lib.stride_tricks.as_strided(memory, shape, given))
     lengths = [shape[axis] for axis in turned_back(order)]
     steps = [x.dtype.itemsize * prod(lengths[k + 1:]) for k in range(x.ndim)]
     found = np.lib.stride_tricks.as_strided(memory, lengths, steps).transpose(order)
