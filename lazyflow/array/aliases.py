@@ -15,7 +15,12 @@ import numpy as np
 
 from lazyflow.array.dispatch import functions
 from lazyflow.array.nodes.expr import Expr, turned_back
+from lazyflow.array.nodes.rechunking import Rechunk
+from lazyflow.array.nodes.sources import InMemory
 from lazyflow.array.nodes.views import transposed
+
+#: Returns the order in which a node's axes are computed in memory, known once it is rewritten.
+OrderOf = Callable[[Expr], tuple[int, ...]]
 
 
 class Lens(NamedTuple):
@@ -166,12 +171,39 @@ def is_contiguous(x: Any, order: str) -> bool:
     return {"C": flags.c_contiguous, "F": flags.f_contiguous}.get(order, flags.forc)
 
 
+def is_fortran(x: Any, order_of: OrderOf) -> bool:
+    """Tell whether NumPy's array would lie in Fortran's order, without gaps, and not in C's."""
+    if x.ndim < 2:
+        return False
+    flags = like_numpy(x, None, order_of).flags
+    return bool(flags.f_contiguous and not flags.c_contiguous)
+
+
+def axes_in_memory(x: Any, order_of: OrderOf) -> tuple[int, ...]:
+    """Return the axes in the order in which NumPy's array would lie in memory."""
+    own = tuple(range(x.ndim))
+    if x.ndim < 2:
+        return own
+    steps = like_numpy(x, None, order_of).strides
+    return tuple(sorted(own, key=lambda axis: -abs(steps[axis])))
+
+
+def _steps_of(x: Any) -> tuple[int, ...] | None:
+    """Return the strides of the array in memory that an array is, if it is one with gaps."""
+    node = x._node
+    while isinstance(node, Rechunk):
+        (node,) = node.inputs
+    return node.strides if x._order is None and isinstance(node, InMemory) else None
+
+
 def _is_plain(x: Any) -> bool:
     """Tell whether an array is no view and lies in C order."""
-    return x._lens is None and _order_of(x) == tuple(range(x.ndim))
+    if x._lens is not None or _order_of(x) != tuple(range(x.ndim)):
+        return False
+    return _steps_of(x) is None or bool(like_numpy(x).flags.c_contiguous)
 
 
-def like_numpy(x: Any, memory: Any = None) -> np.ndarray[Any, Any]:
+def like_numpy(x: Any, memory: Any = None, order_of: OrderOf | None = None) -> np.ndarray[Any, Any]:
     """Return an array laid out as NumPy's would be.
 
     It has no memory but one element, which may be given, and must not be read.
@@ -180,11 +212,19 @@ def like_numpy(x: Any, memory: Any = None) -> np.ndarray[Any, Any]:
     while x._lens is not None:
         looks.append(x._lens.look)
         x = x._lens.base
-    order, shape = _order_of(x), x.with_known_sizes().shape
+    order = order_of(x._node) if order_of is not None and x._order is None else _order_of(x)
+    shape = x.with_known_sizes().shape
+    memory = np.empty((), x.dtype) if memory is None else memory
+    given = _steps_of(x)
+    if given is not None:
+        return _seen_by(looks, np.lib.stride_tricks.as_strided(memory, shape, given))
     lengths = [shape[axis] for axis in turned_back(order)]
     steps = [x.dtype.itemsize * prod(lengths[k + 1:]) for k in range(x.ndim)]
-    memory = np.empty((), x.dtype) if memory is None else memory
     found = np.lib.stride_tricks.as_strided(memory, lengths, steps).transpose(order)
+    return _seen_by(looks, found)
+
+
+def _seen_by(looks: list[Any], found: Any) -> Any:
     for look in reversed(looks):
         found = look(found)
     return found

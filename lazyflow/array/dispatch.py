@@ -144,7 +144,7 @@ class FunctionMethods:
     astype = method("astype")
     clip = method("clip")
     conj = conjugate = method("conj_of", "Return ``la.conj(self, ...)``; real numbers as they are.")
-    copy = method("copy")
+    copy = method("copy_method", "Return ``la.copy(self, order='C')``.")
     cumprod = method("cumprod")
     cumsum = method("cumsum")
     diagonal = method("diagonal")

@@ -534,9 +534,9 @@ def _from_array(x: Any, chunks: Any = "auto", *, asarray: Any = None, **kwargs: 
 
 _SHAPES = (
     "array_split atleast_1d atleast_2d atleast_3d broadcast_to column_stack concat concatenate "
-    "copy diagonal dsplit dstack expand_dims flip fliplr flipud hsplit hstack matrix_transpose "
-    "moveaxis permute_dims ravel rechunk repeat reshape reshape_method roll rollaxis rot90 split "
-    "squeeze stack swapaxes take tile transpose unstack vsplit vstack"
+    "copy copy_method diagonal dsplit dstack expand_dims flip fliplr flipud hsplit hstack "
+    "matrix_transpose moveaxis permute_dims ravel rechunk repeat reshape reshape_method roll "
+    "rollaxis rot90 split squeeze stack swapaxes take tile transpose unstack vsplit vstack"
 )
 _ELEMENTS = "around astype clip conj_of empty_like full_like imag ones_like real round zeros_like"
 

@@ -111,7 +111,7 @@ HELPERS: dict[str, str] = {
         "copyto fill_diagonal may_share_memory numba_value place put put_along_axis putmask "
         "refuse_function shares_memory"
     ),
-    "functions.elementwise": "call_ufunc compared conj_of field power_by",
+    "functions.elementwise": "call_ufunc compared conj_of copy_method field power_by",
     "functions.indexing.setitem": "set_item",
     "functions.indexing.taking": "compress_method getitem_by_arrays vindex_of",
     "functions.manipulation.layout": "view_as",

@@ -23,6 +23,7 @@ from lazyflow.array.core import Array
 from lazyflow.array.evaluation import resolve_lengths
 from lazyflow.array.functions.arguments import ArrayLike, as_array
 from lazyflow.array.functions.elementwise import where
+from lazyflow.array.nodes.elementwise import function
 from lazyflow.array.nodes.reductions import axis_of
 
 
@@ -166,7 +167,7 @@ def power_divergence(
     Raises
     ------
     ValueError
-        `lambda_` is no name of a statistic.
+        `lambda_` is no name of a statistic; or, once computed, sums of frequencies differ.
 
     Examples
     --------
@@ -193,7 +194,22 @@ def power_divergence(
     else:
         terms = x * ((x / e) ** power - 1) / (power * (power + 1) / 2)
     statistic = terms.sum(axis)
+    if f_exp is not None:
+        totals = [(y + 0 * terms).sum(axis) for y in (x, e)]
+        nodes = tuple([each.expr for each in (statistic, *totals)])
+        statistic = Array(function(_of_equal_sums, nodes, statistic.dtype))
     return StatResult(statistic, special.chdtrc(n - 1 - ddof, statistic))
+
+
+def _of_equal_sums(statistic: Any, observed: Any, expected: Any) -> Any:
+    with np.errstate(all="ignore"):
+        apart = np.abs(observed - expected) / np.minimum(observed, expected)
+    if np.any(apart > np.finfo(np.float64).eps ** 0.5):
+        raise ValueError(
+            "the sums of observed and expected frequencies differ: scale f_exp by "
+            "f_obs.sum() / f_exp.sum()"
+        )
+    return statistic
 
 
 def chisquare(
@@ -253,6 +269,8 @@ def moment(
     ------
     NotImplementedError
         `nan_policy` is another than "propagate".
+    ValueError
+        `moment` is no whole number.
 
     Examples
     --------
@@ -260,6 +278,8 @@ def moment(
     >>> la.stats.moment(la.arange(4), 2).compute()
     np.float64(1.25)
     """
+    if moment % 1:
+        raise ValueError(f"moment must be a whole number; got {moment!r}")
     x, axis, _ = _taken(a, axis, nan_policy)
     found: Array = ((x - x.mean(axis, keepdims=True)) ** moment).mean(axis)
     return found

@@ -96,6 +96,8 @@ CASES = {
     ("broadcast_to", "TypeError"): [lambda: la.broadcast_to(v, (2, 6), subok=True)],
     ("broadcast_to", "ValueError"): [lambda: la.broadcast_to(v, (2, 5))],
     ("choose", "TypeError"): [lambda: la.choose(v, [v, v])],
+    ("choose", "ValueError"): [lambda: la.choose([0, 1], [[1, 2], [3, 4]], mode="x")],
+    ("nan_to_num", "ValueError"): [lambda: la.nan_to_num(v, nan=np.ones(9))],
     ("clip", "TypeError"): [lambda: la.clip(v, 0, 1, out=np.zeros(6))],
     ("clip", "ValueError"): [lambda: la.clip(v, 1, 2, min=1)],
     ("coarsen", "ValueError"): [lambda: la.coarsen(np.sum, v, {0: 4})],
@@ -412,6 +414,7 @@ CASES = {
     ],
     ("stats.kurtosistest", "ValueError"): [lambda: la.stats.kurtosistest(v[:3])],
     ("stats.moment", "NotImplementedError"): [lambda: la.stats.moment(v, nan_policy="omit")],
+    ("stats.moment", "ValueError"): [lambda: la.stats.moment(v, 1.5)],
     ("stats.normaltest", "NotImplementedError"): [
         lambda: la.stats.normaltest(v, nan_policy="omit"),
     ],

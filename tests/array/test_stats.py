@@ -47,3 +47,22 @@ def test_moments_and_refusals():
         la.stats.skewtest(x[:5])
     with pytest.raises(ValueError, match="invalid string"):
         la.stats.power_divergence(x, lambda_="no")
+
+
+@pytest.mark.parametrize("f_exp", [[5, 6], [1, 2], [1.5, 1.5], [1.0, 2 + 1e-6], [1.0, 2 + 1e-9]])
+@pytest.mark.parametrize("name", ["chisquare", "power_divergence"])
+def test_frequencies_have_equal_sums_as_of_scipy(name, f_exp):
+    stats = pytest.importorskip("scipy.stats")
+    try:
+        right = getattr(stats, name)([1.0, 2], f_exp=f_exp)
+    except ValueError:
+        with pytest.raises(ValueError, match="sums"):
+            getattr(la.stats, name)([1.0, 2], f_exp=f_exp).compute()
+    else:
+        found = getattr(la.stats, name)([1.0, 2], f_exp=f_exp).compute()
+        np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
+def test_moments_are_of_whole_powers():
+    with pytest.raises(ValueError, match="whole"):
+        la.stats.moment(la.arange(4), 1.5)

@@ -7,6 +7,8 @@ computation. Comparisons of whole arrays are reductions, and results stay lazy.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lazyflow.array.core import Array, as_node
@@ -37,8 +39,12 @@ def isclose(
         found = finite & (abs(x - other) <= atol + rtol * abs(other)) | (x == y)
         return found | (x != x) & (y != y) if equal_nan else found
     return Array(elementwise.function(
-        np.isclose, nodes, bool, rtol=rtol, atol=atol, equal_nan=bool(equal_nan)
+        _isclose, (*nodes, as_node(rtol), as_node(atol)), bool, equal_nan=bool(equal_nan)
     ))
+
+
+def _isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
+    return np.isclose(a, b, rtol, atol, equal_nan)
 
 
 def allclose(

@@ -367,8 +367,15 @@ def nan_to_num(
 ) -> Array:
     """Return elements with NaN and infinities replaced; parameters are those of ``np.nan_to_num``.
 
-    With ``copy=False`` they are replaced in the array itself.
+    With ``copy=False`` they are replaced in the array itself. Values may be arrays, lazy ones too.
 
+    Raises
+    ------
+    ValueError
+        An array of values has no shape that `x` can be given.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> la.nan_to_num(la.asarray([1.0, np.nan, np.inf]), posinf=9.0).compute()
     array([1., 0., 9.])
@@ -381,10 +388,23 @@ def nan_to_num(
             y = where(Array(node) == bound, other if given is None else given, y)
         made = where(call_ufunc(np.isnan, (Array(node),)), nan, y).expr
     else:
+        given = [nan, posinf, neginf]
+        values = [as_node(each) for each in given if each is not None]
         made = elementwise.function(
-            np.nan_to_num, (node,), node.dtype, nan=nan, posinf=posinf, neginf=neginf
+            _nan_to_num, (node, *values), node.dtype, given=tuple(v is not None for v in given)
         )
+        if made.shape != node.shape:
+            raise ValueError(
+                f"values of the shape {made.shape} cannot replace elements of one of {node.shape}"
+            )
     return as_result(made, None if copy else x)
+
+
+def _nan_to_num(x: Any, *values: Any, given: tuple[bool, ...]) -> Any:
+    rest = iter(values)
+    nan, posinf, neginf = [next(rest) if each else None for each in given]
+    replaced: Any = nan
+    return np.nan_to_num(x, nan=replaced, posinf=posinf, neginf=neginf)
 
 
 def copy(a: ArrayLike, order: str = "K") -> Array:
@@ -400,7 +420,15 @@ def copy(a: ArrayLike, order: str = "K") -> Array:
     (array([0., 0., 0.]), array([1., 0., 0.]))
     """
     check_order(order)
-    return Array(as_node(a))
+    made = Array(as_node(a))
+    if order == "C":
+        made._order = tuple(range(made.ndim))
+    return made
+
+
+def copy_method(x: Array, order: str = "C") -> Array:
+    """Call `copy`, in C order as methods of NumPy's arrays do."""
+    return copy(x, order)
 
 
 def field(x: Array, key: Any) -> Array:

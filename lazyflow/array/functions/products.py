@@ -24,6 +24,7 @@ from lazyflow.array.functions.arguments import (
     as_numpy_tells,
     as_result,
     broadcast_node,
+    out_dtype,
 )
 from lazyflow.array.functions.einstein import product
 from lazyflow.array.functions.elementwise import astype, conjugated
@@ -122,7 +123,7 @@ def dot(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     Raises
     ------
     ValueError
-        The lengths that are summed differ.
+        The lengths that are summed differ, or `out` has another dtype than the result.
 
     Examples
     --------
@@ -132,9 +133,13 @@ def dot(a: ArrayLike, b: ArrayLike, out: Array | None = None) -> Array:
     np.int64(14)
     """
     a, b = as_array(a), as_array(b)
-    if a.ndim == 0 or b.ndim == 0:
-        return as_result((a * b).expr, out)
-    return as_result(_summed(a, b, max(b.ndim - 2, 0)).expr, out)
+    made = a * b if a.ndim == 0 or b.ndim == 0 else _summed(a, b, max(b.ndim - 2, 0))
+    wanted = out_dtype(out)
+    if wanted is not None and wanted != made.dtype:
+        raise ValueError(
+            f"output array is not acceptable: its dtype has to be {made.dtype}, but is {wanted}"
+        )
+    return as_result(made.expr, out)
 
 
 def _summed(a: Array, b: Array, axis: int) -> Array:

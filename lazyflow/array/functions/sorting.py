@@ -36,7 +36,7 @@ from lazyflow.array.functions.arguments import (
     operands,
 )
 from lazyflow.array.functions.elementwise import astype
-from lazyflow.array.functions.indexing.taking import take
+from lazyflow.array.functions.indexing.taking import check_mode, take
 from lazyflow.array.functions.manipulation.shaping import flat
 from lazyflow.array.functions.one_chunk import NumpyOp, along_axis
 from lazyflow.array.nodes import elementwise
@@ -69,6 +69,8 @@ def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "ra
     ------
     TypeError
         `a` holds no whole numbers.
+    ValueError
+        `mode` is none of "raise", "wrap" and "clip".
 
     Examples
     --------
@@ -76,6 +78,7 @@ def choose(a: ArrayLike, choices: Any, out: Array | None = None, mode: str = "ra
     >>> la.choose(la.from_array([0, 1, 1], chunks=2), [[1, 2, 3], [10, 20, 30]]).compute()
     array([ 1, 20, 30])
     """
+    check_mode(mode)
     if isinstance(choices, Array):
         choices = list(choices)
     given, dtype = operands(choices)

@@ -2,8 +2,9 @@
 
 ``reduce`` of the common ufuncs is the function of that name, such as `sum`, unless a keyword needs
 the general one; ``accumulate`` is a scan; ``outer`` an operation on broadcast views. ``at`` and
-``reduceat`` raise TypeError, which names `map_blocks`. ``la.name`` gives chunked arrays for any
-argument that makes an array. Generalised ufuncs are not here (users/gufuncs.py).
+``reduceat`` of NumPy's ufuncs raise TypeError, which names `map_blocks`; ``la.name`` has neither.
+It gives chunked arrays for any argument that makes an array. Generalised ufuncs are
+not here (users/gufuncs.py).
 """
 
 from __future__ import annotations

@@ -573,8 +573,10 @@ def reduced(
 
 
 def keeps(keepdims: Any) -> bool:
-    """Tell whether a value of ``keepdims=`` means yes."""
-    return keepdims is not np._NoValue and bool(keepdims)
+    """Tell whether a value of ``keepdims=`` means yes; as of NumPy, only integers do."""
+    if isinstance(keepdims, bool | np.bool) or keepdims is np._NoValue:
+        return keepdims is not np._NoValue and bool(keepdims)
+    return bool(operator.index(keepdims))
 
 
 def axis_of(axis: Any, ndim: int) -> int:

@@ -46,18 +46,24 @@ class Const(Source):
 
 
 class InMemory(Source):
-    """A NumPy array, whose blocks are views of it."""
+    """A NumPy array, whose blocks are views of it.
 
-    __slots__ = ("array", "watches")
+    strides
+        Those of the array that was given, which `array` may be a copy of.
+    """
+
+    __slots__ = ("array", "strides", "watches")
     free = True
     called = "memory"
 
     def __init__(
-        self, array: np.ndarray[Any, Any], chunks: Chunks, watches: Sequence[Watch] = ()
+        self, array: np.ndarray[Any, Any], chunks: Chunks, watches: Sequence[Watch] = (),
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(array.dtype, chunks)
         self.array = array
         self.watches = watches
+        self.strides = array.strides if strides is None else strides
 
     @property
     def memory_order(self) -> tuple[int, ...]:
@@ -70,7 +76,7 @@ class InMemory(Source):
         return id(self.array), self.chunks
 
     def with_chunks(self, chunks: Chunks) -> Expr:
-        return InMemory(self.array, chunks, self.watches)
+        return InMemory(self.array, chunks, self.watches, self.strides)
 
 
 #: Of what NumPy makes new arrays.
@@ -84,11 +90,11 @@ def taken_in(array: np.ndarray[Any, Any], given: Any) -> Source:
     """
     if isinstance(given, _VALUES):
         array.setflags(write=False)  # other code can't write into it
-    taken = Taken()
+    taken, strides = Taken(), array.strides
     array = taken.part(array)
     if not array.ndim:
         return Const(array)
-    return InMemory(array, tuple([(n,) for n in array.shape]), taken.watches)
+    return InMemory(array, tuple([(n,) for n in array.shape]), taken.watches, strides)
 
 
 class Generated(Source):

@@ -244,22 +244,31 @@ def test_reshape_with_a_copy_or_without():
         seen.T.reshape(4, copy=False)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 4), (4, 6), (24,), (1, 24), (24, 1), (2, 12, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 3, 4), (4, 6), (24,), (1, 24), (2, 12, 1)], ids=str)
+@pytest.mark.parametrize("given", [np.asarray, np.asfortranarray, lambda a: a[::-1, ...].T], ids=[
+    "C", "F", "reversed"])
 @pytest.mark.parametrize("seen", [
     lambda x: x, lambda x: x.T, lambda x: x.T + 1, lambda x: x[..., ::-1], lambda x: x[::2].T,
-    lambda x: x.transpose((*range(1, x.ndim), 0)),
-])
-def test_orders_are_those_of_the_memory_of_what_is_computed(seen, shape):
-    a = seen(np.arange(24).reshape(shape))
-    x = seen(la.from_array(np.arange(24).reshape(shape), chunks=2))
-    whole = x.compute()
-    for order in ("C", "F", "A", "K"):
-        check(x.ravel(order), whole.ravel(order))
-        check(x.flatten(order=order), whole.flatten(order=order))
-    for order in ("C", "F", "A"):
-        check(x.reshape(-1, 2, order=order), whole.reshape(-1, 2, order=order))
-        check(np.reshape(x, (2, -1), order), np.reshape(whole, (2, -1), order))
-    np.testing.assert_array_equal(x.ravel("F"), a.ravel("F"))
+    lambda x: x.T[::2], lambda x: x.T[::3] + 1, lambda x: (x.T + 1)[::2], lambda x: x.T[::2] * 2,
+    lambda x: x.T[::-1].astype(float), lambda x: x[None].T, lambda x: x.T.copy(),
+    lambda x: x.transpose((*range(1, x.ndim), 0)), lambda x: x.reshape(2, -1, 2).T,
+])  # fmt: skip
+def test_orders_are_those_of_numpys_memory_after_the_same_operations(seen, given, shape):
+    memory = given(np.arange(24).reshape(shape))
+    a, x = seen(memory), seen(la.from_array(memory, chunks=2))
+    check(x.ravel("K"), a.ravel("K"))
+    for order in ("F", "A"):
+        check(x.flatten(order=order), a.flatten(order=order))
+        check(np.reshape(x, (-1, 1), order), np.reshape(a, (-1, 1), order))
+
+
+def test_orders_see_the_gaps_of_the_array_that_was_given():
+    whole = np.asfortranarray(np.arange(48).reshape(8, 6))
+    for memory in (whole[::2], whole[1:], whole[:, ::2], whole[::-1], whole[:, 2:]):
+        x = la.from_array(memory, chunks=2)
+        for order in ("A", "K"):
+            check(x.ravel(order), memory.ravel(order))
+            check(x.T.ravel(order), memory.T.ravel(order))
 
 
 # -- concatenate ----------------------------------------------------------------------------------

@@ -75,12 +75,17 @@ def vindex_of(x: Array) -> PointIndexer:
     return PointIndexer(x)
 
 
+def check_mode(mode: Any) -> None:
+    """Raise as NumPy for a word that says nothing of indices out of bounds."""
+    if mode not in ("wrap", "clip", "raise"):
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+
+
 def _indices_by_mode(
     at: np.ndarray[Any, Any], axis: int, n: int, mode: str, times: int = 1
 ) -> np.ndarray[Any, Any]:
     """Return indices, none of them negative, of an axis that is taken from some times."""
-    if mode not in ("wrap", "clip", "raise"):
-        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    check_mode(mode)
     if not n and at.size:
         raise IndexError("cannot do a non-empty take from an empty axes.")
     if mode == "raise" and times:  # if never, NumPy takes any

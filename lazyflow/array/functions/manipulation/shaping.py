@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from lazyflow.array.aliases import is_contiguous, reshaped_seen
+from lazyflow.array.aliases import axes_in_memory, is_contiguous, is_fortran, reshaped_seen
 from lazyflow.array.chunks import normalize_chunks, parse_bytes
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.evaluation import order_of, resolve_lengths
@@ -32,7 +32,6 @@ from lazyflow.array.functions.arguments import (
 )
 from lazyflow.array.nodes.align import broadcast_shape, common_chunks
 from lazyflow.array.nodes.elementwise import constant
-from lazyflow.array.nodes.expr import Expr, turned_back
 from lazyflow.array.nodes.rechunking import rechunk
 from lazyflow.array.nodes.reductions import axis_of
 from lazyflow.array.nodes.reshaped import ReshapedBlocks, grouped, reshaped
@@ -238,8 +237,8 @@ def reshape(
     shape
         A length or lengths; one may be -1, and follows from the others.
     order
-        Order of the elements in both shapes: "C", "F", or "A": "F" for arrays that are computed in
-        that order in memory, such as ``x.T``, else "C".
+        Order of the elements in both shapes: "C", "F", or "A": "F" where NumPy's array would lie in
+        that order in memory, without gaps, such as ``x.T``, else "C".
     copy
         As of ``np.reshape``: True returns an independent array; False raises ValueError where a
         view of `a` is impossible.
@@ -271,7 +270,7 @@ def reshape(
             raise ValueError("Unable to avoid creating a copy while reshaping.")
         return Array(made.expr) if copy else made
     new_shape = lengths_of(shape)
-    if order == "F" or (order == "A" and _is_fortran(x.expr)):
+    if order == "F" or (order == "A" and is_fortran(x, order_of)):
         turned = reshape(x.transpose(), new_shape[::-1], merge_chunks=merge_chunks, limit=limit)
         return turned.transpose()
     if x.ndim == 1 and new_shape == (-1,):
@@ -284,12 +283,6 @@ def reshape(
     if limit is not None:
         limit = max(limit // max(x.itemsize, 1), 1)
     return reshaped_seen(x, reshaped(x.expr, new_shape, limit, merge_chunks))
-
-
-def _is_fortran(node: Expr) -> bool:
-    """Tell whether elements lie in Fortran's order, and not in C's too, as with one axis."""
-    places = [at for at, n in zip(order_of(node), node.shape, strict=True) if n != 1]
-    return len(places) > 1 and places == sorted(places, reverse=True)
 
 
 def _without_unknown(
@@ -389,7 +382,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     Parameters
     ----------
     order
-        "C", "F" or "A", as of `reshape`, or "K": as they are computed in memory.
+        "C", "F" or "A", as of `reshape`, or "K": as they would lie in NumPy's memory.
 
     Raises
     ------
@@ -404,10 +397,9 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     (array([1, 2, 3, 4]), array([1, 2, 3, 4]), array([1, 3, 2, 4]))
     """
     x = as_array(a)
-    if order != "K":
-        found = reshape(x, -1, order)
-    else:
-        found = reshape(x.transpose(turned_back(order_of(x.expr))), -1)
+    if order == "K":
+        x, order = x.transpose(axes_in_memory(x, order_of)), "C"
+    found = reshape(x, -1, order)
     return found if is_contiguous(x, order) else Array(found.expr)  # NumPy copies, too
 
 
