@@ -23,6 +23,7 @@ def no_advice(program):
     assert found == []
 
 
+@pytest.mark.timeout(280)  # kernels may have to be compiled, on a busy machine for 100 s
 @pytest.mark.parametrize("scheduler", ["threads", "processes"])
 @pytest.mark.parametrize("example", [
     "parameter-averaging", "gradient-averaging", "batched-lbfgs", "block-cyclic-saga",
