@@ -38,6 +38,10 @@ def isclose(
         other = where(finite, y, 0.0)  # a difference of infinities would be reported
         found = finite & (abs(x - other) <= atol + rtol * abs(other)) | (x == y)
         return found | (x != x) & (y != y) if equal_nan else found
+    if all(isinstance(t, int | float | np.generic) for t in (rtol, atol)):  # weak beside float32
+        return Array(elementwise.function(
+            np.isclose, nodes, bool, rtol=rtol, atol=atol, equal_nan=bool(equal_nan)
+        ))
     return Array(elementwise.function(
         _isclose, (*nodes, as_node(rtol), as_node(atol)), bool, equal_nan=bool(equal_nan)
     ))
