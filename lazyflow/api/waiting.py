@@ -10,7 +10,7 @@ State of an `as_completed`. Any thread and any coroutine may iterate, and nothin
     _done :: deque of ids                of these, the done ones; the thread that ends one appends
     _gates :: [TaskFuture]               one of each iteration that sleeps: an event wakes them all,
                                          and each looks again
-    _deadline :: float or None           by `time.monotonic`
+    _deadline :: Deadline                when iterations end with TaskTimeout, if ever
 
 `deque.popleft` gives an id to one iteration only, so each future is yielded once. An iteration
 looks at `_done` again after its gate is in `_gates`, so no event is missed.

@@ -94,8 +94,7 @@ Results without axes
 #   functions/          functions of arrays, by NumPy's chapters
 #   users/, overlap     functions of users' own on blocks, windows and elements
 #   random/, linalg/    random arrays; matrices
-#   fft, ma, stats      Fourier transforms; arrays with masks, and masked_blocks: what their
-#                       tasks do; statistical tests
+#   fft, ma, stats      Fourier transforms; arrays with masks; statistical tests
 #   other_kinds         arrays whose blocks are sparse matrices or CuPy's arrays
 #
 # Where to look:

@@ -41,8 +41,8 @@ from lazyflow.array.foreign import refuse_mask
 from lazyflow.array.functions.arguments import NUMBERS, as_array
 from lazyflow.array.functions.reductions.means import SpreadOfMoments, spread_weights
 from lazyflow.array.kernels.order import MOMENTS
-from lazyflow.array.masked_blocks import OfPairs, joined
 from lazyflow.array.nodes.reductions import reduced
+from lazyflow.array.nodes.user_calls import OfPairs
 from lazyflow.graph.task import Task
 
 nomask = np.ma.nomask
@@ -213,7 +213,7 @@ class MaskedArray(Collection, AsObjects, FunctionMethods, NDArrayOperatorsMixin)
     def __lazyflow_finalize__(self, values: list[Any]) -> Any:
         n = len(self._data.__lazyflow_tasks__())
         data = self._data.__lazyflow_finalize__(values[:n])
-        return joined(data, self._mask.__lazyflow_finalize__(values[n:]), self._fill)
+        return _joined(data, self._mask.__lazyflow_finalize__(values[n:]), self._fill)
 
     def __lazyflow_rebuild__(self, tasks: Sequence[Task]) -> Self:
         n = len(self._data.__lazyflow_tasks__())
@@ -262,7 +262,13 @@ class _Joined:
 
     def finalize(self, values: list[Any]) -> Any:
         data = self.data.finalize(values[:self.count])
-        return joined(data, self.mask.finalize(values[self.count:]), self.fill)
+        return _joined(data, self.mask.finalize(values[self.count:]), self.fill)
+
+
+def _joined(data: Any, mask: Any, fill: Any) -> Any:
+    if not isinstance(data, np.ndarray):
+        return masked if mask else data
+    return np.ma.MaskedArray(data, mask, fill_value=fill)
 
 
 # -- arguments --------------------------------------------------------------------------------
@@ -477,7 +483,8 @@ def _mean(x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
     inner = np.dtype("f4") if dtype == np.float16 else dtype
     count = x.count(given["axis"], given.get("keepdims", False))
     total = functions["sum"](x._with(0), dtype=inner, **given)
-    return MaskedArray((total / np.maximum(count, 1)).astype(dtype), count == 0)
+    result = "f8" if dtype.kind in "biu" else dtype  # as in NumPy, which divides the sum
+    return MaskedArray((total / np.maximum(count, 1)).astype(result), count == 0)
 
 
 def _spread(name: str, x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
@@ -487,9 +494,9 @@ def _spread(name: str, x: Any, *args: Any, **kwargs: Any) -> MaskedArray:
         if ddof != 0:
             raise ValueError("ddof and correction can't be provided simultaneously.")
         ddof = correction
-    if x.dtype.kind not in "biufc":
-        _refuse(f"la.{name} of {x.dtype}")
     inner = np.dtype(given.get("dtype") or ("f8" if x.dtype.kind in "biu" else x.dtype))
+    if x.dtype.kind not in "biufc" or inner.kind in "biu":  # NumPy rounds the mean alone
+        _refuse(f"la.{name} of {x.dtype} with dtype={inner}")
     result = np.empty(0, inner).real.dtype
     finish = SpreadOfMoments(ddof, name == "std", result)
     inner = np.result_type(inner, "f4")
@@ -691,9 +698,8 @@ def masked_inside(x: Any, v1: Any, v2: Any, copy: bool = True) -> MaskedArray:
     >>> la.ma.masked_inside(la.arange(5), 3, 1).compute().tolist()
     [0, None, None, None, 4]
     """
-    low, high = min(v1, v2), max(v1, v2)
     data = as_masked(x)._data
-    return masked_where((data >= low) & (data <= high), x, copy)
+    return masked_where((data >= min(v1, v2)) & (data <= max(v1, v2)), x, copy)
 
 
 def masked_outside(x: Any, v1: Any, v2: Any, copy: bool = True) -> MaskedArray:
@@ -703,9 +709,8 @@ def masked_outside(x: Any, v1: Any, v2: Any, copy: bool = True) -> MaskedArray:
     >>> la.ma.masked_outside(la.arange(5), 3, 1).compute().tolist()
     [None, 1, 2, 3, None]
     """
-    low, high = min(v1, v2), max(v1, v2)
     data = as_masked(x)._data
-    return masked_where((data < low) | (data > high), x, copy)
+    return masked_where((data < min(v1, v2)) | (data > max(v1, v2)), x, copy)
 
 
 def masked_values(
@@ -728,9 +733,8 @@ def masked_values(
     if getattr(value, "shape", ()):
         raise ValueError("masked_values takes one value, which is the fill value, not an array")
     data = filled(x, value)
-    near = data == value
-    if data.dtype.kind == "f":
-        near = functions["isclose"](data, value, rtol=rtol, atol=atol)
+    is_close = partial(functions["isclose"], rtol=rtol, atol=atol)
+    near = is_close(data, value) if data.dtype.kind == "f" else data == value
     found = masked_where(near, data, copy)
     found.fill_value = value
     return found
@@ -861,8 +865,7 @@ def nonzero(a: Any) -> tuple[Array, ...]:
     >>> [at.compute().tolist() for at in la.ma.nonzero(la.ma.masked_equal(la.arange(4), 1))]
     [[2, 3]]
     """
-    found: tuple[Array, ...] = functions["nonzero"](as_masked(a)._with(0))
-    return found
+    return tuple(functions["nonzero"](as_masked(a)._with(0)))
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:

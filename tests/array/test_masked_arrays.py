@@ -225,6 +225,23 @@ def test_corrections_of_variances(dtype, kind):
         assert f"<{name}," in repr(getattr(x, name)())
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u2", "?"])
+@pytest.mark.parametrize("kind", ["i8", "u1", "f4"])
+@pytest.mark.parametrize("axis", [None, 0])
+def test_means_divide_the_sum_in_the_dtype_that_is_asked_for(dtype, kind, axis):
+    values = (np.arange(12) * (1.75 if kind == "f4" else 1)).astype(kind).reshape(4, 3)
+    want = np.ma.masked_array(values, values.astype(int) % 5 == 1)
+    x = la.ma.masked_array(la.from_array(values, chunks=2), want.mask)
+    mean = np.mean(x, axis, dtype=dtype).compute()
+    wanted = np.mean(want, axis, dtype=dtype)
+    np.testing.assert_allclose(np.ma.filled(mean, -1), np.ma.filled(wanted, -1), rtol=1e-6)
+    assert mean.dtype.kind == wanted.dtype.kind == "f"
+    if np.dtype(dtype).kind != "f":
+        for name in "var", "std":
+            with pytest.raises(TypeError, match=rf"la.{name} of {x.dtype} with dtype="):
+                getattr(x, name)(dtype=dtype)
+
+
 @pytest.mark.parametrize("name", [
     "sum", "prod", "max", "min", "all", "any", "mean", "var", "std", "argmax", "argmin",
     "cumsum", "cumprod", "round",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -650,3 +651,21 @@ def _bounds(chunks: Chunks) -> list[list[int | None]]:
         [None] * (len(sizes) + 1) if None in sizes else [0, *accumulate(sizes)]
         for sizes in chunks
     ]
+
+
+@dataclass(frozen=True)
+class OfPairs:
+    """Calls a function with NumPy's masked arrays for pairs of blocks of values and masks."""
+
+    func: Callable[..., Any]
+    paired: tuple[bool, ...]
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.func, "__name__", "map_blocks")
+
+    def __call__(self, *blocks: Any, **kwargs: Any) -> Any:
+        given = iter(blocks)
+        args = [np.ma.MaskedArray(next(given), next(given)) if two else next(given)
+                for two in self.paired]
+        return self.func(*args, **kwargs)
