@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from engine_schedulers import local_client
+from engine_schedulers import both_workers, local_client
 
 import lazyflow
 from lazyflow import (
@@ -41,7 +41,7 @@ def ray() -> Iterator[None]:
 
 def scheduling(request: pytest.FixtureRequest, name: str) -> Iterator[str]:
     if name == "distributed":  # those that an earlier test has killed are there again
-        request.getfixturevalue("client").wait_for_workers(2, timeout=20)
+        both_workers(request.getfixturevalue("client"))
     elif name == "ray":
         request.getfixturevalue(name)
     with config.set(scheduler=name, num_workers=2):

@@ -62,3 +62,10 @@ def local_client(workers=2, threads=1, **options):
         distributed.Client(cluster, **options) as client,
     ):
         yield client
+
+
+def both_workers(client):
+    """Return the addresses of the two workers, once the ones that a test has ended are back."""
+    client.wait_for_workers(2, timeout=20)
+    first, second = client.nthreads()  # asks; scheduler_info() tells what the client heard last
+    return first, second

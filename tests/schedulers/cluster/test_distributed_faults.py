@@ -11,7 +11,7 @@ import sys
 import threading
 
 import pytest
-from engine_schedulers import local_client, skip_without_threads_at_the_end
+from engine_schedulers import both_workers, local_client, skip_without_threads_at_the_end
 from fault_tools import without_heartbeats
 from waiting import until
 
@@ -103,7 +103,8 @@ def test_a_task_for_one_worker_goes_to_the_one_that_takes_its_place(client):
             end(os.getpid())
         return distributed.get_worker().name
 
-    name = next(iter(client.scheduler_info()["workers"].values()))["name"]
+    address, _ = both_workers(client)
+    name = client.run(lambda dask_worker: dask_worker.name, workers=[address])[address]
     f = delayed(once, workers=name)
     after = delayed(lambda x: (x, distributed.get_worker().name), workers=name)
     assert compute(after(f()), after(1), **ON) == ((name, name), (1, name))

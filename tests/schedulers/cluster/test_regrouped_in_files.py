@@ -5,7 +5,7 @@ import signal
 
 import numpy as np
 import pytest
-from engine_schedulers import local_client
+from engine_schedulers import both_workers, local_client
 from waiting import until
 
 import lazyflow
@@ -164,7 +164,7 @@ def test_readers_hear_from_the_scheduler_that_a_worker_is_gone(client):
 
     assert la.ones(4, chunks=2).sum().compute() == 4  # the scheduler gets lazyflow's part
     files = worker_files.WorkerFiles.of_client(client, 72, 1 << 30)
-    owner, reader = client.scheduler_info()["workers"]
+    owner, reader = both_workers(client)
     written = client.submit(write, files, workers=[owner]).result()
     before = client.run(lambda: worker_files.open_descriptor_of, workers=[reader])[reader]
     (pid,) = client.run(os.getpid, workers=[owner]).values()
@@ -174,7 +174,6 @@ def test_readers_hear_from_the_scheduler_that_a_worker_is_gone(client):
         assert found.result(timeout=20) == "gone"
     finally:
         client.run(lambda: setattr(worker_files, "open_descriptor_of", before), workers=[reader])
-    client.wait_for_workers(2)
 
 
 def test_files_of_a_client_that_ends_are_dropped(client):
