@@ -19,7 +19,7 @@ from lazyflow.api.collection import Collection
 from lazyflow.array.aliases import Aliased, field_seen, item_seen, transposed_seen
 from lazyflow.array.as_objects import AsObjects, asked_by_sklearn
 from lazyflow.array.chunks import Chunks
-from lazyflow.array.dispatch import FunctionMethods, functions, method, of_numpy
+from lazyflow.array.dispatch import FunctionMethod, FunctionMethods, functions, of_numpy
 from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, resolve_lengths
 from lazyflow.array.foreign import of_dask, plain, refuse_lazy
 from lazyflow.array.names import missing
@@ -349,24 +349,24 @@ class Array(Collection, AsObjects, Aliased, FunctionMethods, NDArrayOperatorsMix
 
     # -- methods that are functions too, beside `FunctionMethods` ---------------------------------
 
-    argsort = method("argsort")
-    argtopk = method("argtopk")
-    choose = method("choose")
-    compress = method("compress_method", "Return ``la.compress(condition, self, ...)``.")
-    map_overlap = method("map_overlap_of", "Return ``la.map_overlap(func, self, ...)``.")
-    moment = method("moment")
-    searchsorted = method("searchsorted")
-    shuffle = method("shuffle")
-    store = method("store")
-    to_delayed = method("to_delayed")
-    to_hdf5 = method("to_hdf5_method", "Return ``la.to_hdf5(filename, datapath, self, ...)``.")
-    to_zarr = method("to_zarr")
-    todense = method("todense")
-    topk = method("topk")
-    trace = method("trace")
-    view = method("view_as", "Return the bytes of the elements seen as another type.")
-    __setitem__ = method("set_item")
-    __matmul__ = method("matmul")
+    argsort = FunctionMethod("argsort")
+    argtopk = FunctionMethod("argtopk")
+    choose = FunctionMethod("choose")
+    compress = FunctionMethod("compress_method")
+    map_overlap = FunctionMethod("map_overlap_of")
+    moment = FunctionMethod("moment")
+    searchsorted = FunctionMethod("searchsorted")
+    shuffle = FunctionMethod("shuffle")
+    store = FunctionMethod("store")
+    to_delayed = FunctionMethod("to_delayed")
+    to_hdf5 = FunctionMethod("to_hdf5_method")
+    to_zarr = FunctionMethod("to_zarr")
+    todense = FunctionMethod("todense")
+    topk = FunctionMethod("topk")
+    trace = FunctionMethod("trace")
+    view = FunctionMethod("view_as")
+    __setitem__ = FunctionMethod("set_item")
+    __matmul__ = FunctionMethod("matmul")
 
     def __rmatmul__(self, other: Any) -> Any:
         return functions["matmul"](other, self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, wraps
 from importlib import import_module
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 from lazyflow.array.evaluation import resolve_lengths
@@ -120,16 +120,17 @@ def _of_module(module: str, name: str) -> Callable[..., Any] | None:
     return None if found is None else with_lengths(found)
 
 
-def method(name: str, doc: str = "") -> Any:
-    """Return a method that calls the function of that name with the array first."""
+class FunctionMethod:
+    """A function of the table as a method: with its own signature and help, loaded when asked."""
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True  # for IPython and pytest
-        return functions[name](self, *args, **kwargs)
+    __slots__ = ("_name",)
 
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc or f"Return ``la.{name}(self, ...)``."
-    return call
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, x: Any, owner: type | None = None) -> Any:
+        function = functions[self._name]
+        return function if x is None else MethodType(function, x)
 
 
 class FunctionMethods:
@@ -137,35 +138,32 @@ class FunctionMethods:
 
     __slots__ = ()
 
-    all = method("all")
-    any = method("any")
-    argmax = method("argmax")
-    argmin = method("argmin")
-    astype = method("astype")
-    clip = method("clip")
-    conj = conjugate = method("conj_of", "Return ``la.conj(self, ...)``; real numbers as they are.")
-    copy = method("copy_method", "Return ``la.copy(self, order='C')``.")
-    cumprod = method("cumprod")
-    cumsum = method("cumsum")
-    diagonal = method("diagonal")
-    dot = method("dot")
-    map_blocks = method("map_blocks_of", "Return ``la.map_blocks(func, self, ...)``.")
-    max = method("max")
-    mean = method("mean")
-    min = method("min")
-    nonzero = method("nonzero")
-    prod = method("prod")
-    ravel = method("ravel")
-    rechunk = method("rechunk")
-    repeat = method("repeat")
-    reshape = method(
-        "reshape_method",
-        "Return ``la.reshape(self, ...)``, with the lengths as one argument or several.",
-    )
-    round = method("round")
-    squeeze = method("squeeze")
-    std = method("std")
-    sum = method("sum")
-    swapaxes = method("swapaxes")
-    take = method("take")
-    var = method("var")
+    all = FunctionMethod("all")
+    any = FunctionMethod("any")
+    argmax = FunctionMethod("argmax")
+    argmin = FunctionMethod("argmin")
+    astype = FunctionMethod("astype")
+    clip = FunctionMethod("clip")
+    conj = conjugate = FunctionMethod("conj_of")
+    copy = FunctionMethod("copy_method")
+    cumprod = FunctionMethod("cumprod")
+    cumsum = FunctionMethod("cumsum")
+    diagonal = FunctionMethod("diagonal")
+    dot = FunctionMethod("dot")
+    map_blocks = FunctionMethod("map_blocks_of")
+    max = FunctionMethod("max")
+    mean = FunctionMethod("mean")
+    min = FunctionMethod("min")
+    nonzero = FunctionMethod("nonzero")
+    prod = FunctionMethod("prod")
+    ravel = FunctionMethod("ravel")
+    rechunk = FunctionMethod("rechunk")
+    repeat = FunctionMethod("repeat")
+    reshape = FunctionMethod("reshape_method")
+    round = FunctionMethod("round")
+    squeeze = FunctionMethod("squeeze")
+    std = FunctionMethod("std")
+    sum = FunctionMethod("sum")
+    swapaxes = FunctionMethod("swapaxes")
+    take = FunctionMethod("take")
+    var = FunctionMethod("var")

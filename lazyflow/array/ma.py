@@ -36,7 +36,7 @@ from lazyflow.api import evaluate
 from lazyflow.api.collection import Collection
 from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.core import Array, as_node
-from lazyflow.array.dispatch import FunctionMethods, functions, method, of_numpy
+from lazyflow.array.dispatch import FunctionMethod, FunctionMethods, functions, of_numpy
 from lazyflow.array.foreign import refuse_mask
 from lazyflow.array.functions.arguments import NUMBERS, as_array
 from lazyflow.array.functions.reductions.means import SpreadOfMoments, spread_weights
@@ -247,8 +247,8 @@ class MaskedArray(Collection, AsObjects, FunctionMethods, NDArrayOperatorsMixin)
             "x.mask are arrays without masks"
         )
 
-    flatten = method("ravel")
-    transpose = method("transpose")
+    flatten = FunctionMethod("ravel")
+    transpose = FunctionMethod("transpose")
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,7 @@ def map_overlap_of(
     x: Array, func: Callable[..., Any], depth: Any = None, boundary: Any = None,
     trim: bool = True, **kwargs: Any,
 ) -> Array:
-    """Return ``map_overlap(func, x, ...)``."""
+    """Return ``la.map_overlap(func, x, ...)``."""
     return map_overlap(func, x, depth=depth, boundary=boundary, trim=trim, **kwargs)
 
 

@@ -3,6 +3,7 @@
 import builtins
 import doctest
 import pickle
+import inspect
 import subprocess
 import sys
 from types import ModuleType
@@ -205,3 +206,11 @@ def test_numpy_functions_that_make_arrays_like_others():
     assert [each.sum().compute() for each in made] == [3, 28, 3]
     with pytest.raises(TypeError, match=r"np\.linspace takes no chunked arrays"):
         np.linspace(0, x, 2)
+
+
+@pytest.mark.parametrize("name", ["sum", "clip", "take", "astype", "rechunk", "to_zarr"])
+def test_methods_show_the_parameters_and_the_help_of_their_functions(name):
+    function, method = getattr(la, name), getattr(la.ones(3), name)
+    _, *wanted = inspect.signature(function).parameters.values()
+    assert [*inspect.signature(method).parameters.values()] == wanted
+    assert method.__doc__ == function.__doc__

@@ -37,7 +37,8 @@ class CommandLineCluster:
     address
         Where the scheduler listens.
     workers
-        The processes of ``dask worker``, by name; each is a nanny with a worker below it.
+        The processes of ``dask worker``, by name; each is a nanny with a worker below it, or
+        with ``--no-nanny`` the worker itself.
     """
 
     def __init__(self, folder: Path, tls: dict[str, Any] | None = None) -> None:

@@ -345,7 +345,7 @@ def conjugated(x: Any) -> Array:
 
 
 def conj_of(x: Array, out: Array | None = None) -> Array:
-    """Return ``x.conj()``: unlike NumPy's function the method leaves real numbers as they are."""
+    """Return complex conjugates; unlike ``la.conj``, the method leaves real numbers as they are."""
     return as_result((x if x.dtype.kind in "biuf" else conjugated(x)).expr, out)
 
 
@@ -427,7 +427,7 @@ def copy(a: ArrayLike, order: str = "K") -> Array:
 
 
 def copy_method(x: Array, order: str = "C") -> Array:
-    """Call `copy`, in C order as methods of NumPy's arrays do."""
+    """Return ``la.copy(x, order)``: in C order, unlike the function, as NumPy's methods do."""
     return copy(x, order)
 
 

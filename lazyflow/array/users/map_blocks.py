@@ -219,7 +219,7 @@ def map_blocks(
 
 
 def map_blocks_of(x: Array, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Array:
-    """Return ``map_blocks(func, x, ...)``."""
+    """Return ``la.map_blocks(func, x, ...)``."""
     return map_blocks(func, x, *args, **kwargs)
 
 

@@ -225,7 +225,7 @@ def compress(
 def compress_method(
     a: Array, condition: ArrayLike, axis: int | None = None, out: Array | None = None
 ) -> Array:
-    """As `compress`, with the condition after the array."""
+    """Return ``la.compress(condition, a, axis, out)``."""
     return compress(condition, a, axis, out)
 
 

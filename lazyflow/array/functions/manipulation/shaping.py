@@ -369,7 +369,7 @@ def reshape_method(
     x: Array, *shape: Any, order: str = "C", copy: bool | None = None, merge_chunks: bool = True,
     limit: int | str | None = None,
 ) -> Array:
-    """Call `reshape`, with the lengths as one argument or several."""
+    """Return ``la.reshape(x, shape, ...)``; lengths may be several arguments, as of NumPy's."""
     return reshape(
         x, shape[0] if len(shape) == 1 else shape, order, copy=copy, merge_chunks=merge_chunks,
         limit=limit,

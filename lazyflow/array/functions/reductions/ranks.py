@@ -177,7 +177,11 @@ class _Bounds(_Step):
 
 
 class _Counts(_Step):
-    """How many elements are below bounds, and up to them; last how many are NaN."""
+    """How many elements are below bounds; last how many are NaN.
+
+    It is -1 where what is wanted does not lie between the bounds. Parts also have how many elements
+    there are up to them.
+    """
 
     def first(self, block: Any, bounds: Any) -> Any:
         count = np.count_nonzero
@@ -187,6 +191,15 @@ class _Counts(_Step):
 
     def merge(self, parts: Sequence[Any]) -> Any:
         return np.sum(parts, axis=0)
+
+    def last(self, part: Any) -> Any:
+        n, found = self.count(part[-1, 0]), part[:, 0].copy()
+        for k, each in enumerate(self.wanted):
+            below, upto = part[k]
+            ranks = each.ranks(n) if n else ()
+            if not n or below > ranks[0] or ranks[-1] >= upto:
+                found[k] = -1
+        return found
 
 
 @dataclass(frozen=True)
@@ -214,22 +227,13 @@ class _Selected(_Last):
 
     def first(self, block: Any, bounds: Any, seen: Any) -> Any:
         used, parts = bounds.copy(), []
-        for pair, start in zip(used, self._starts(seen), strict=True):
-            if start is None:
+        for pair, below in zip(used, seen[:-1], strict=True):
+            if below < 0:
                 pair[:] = _everything(block.dtype)
             near = block[(block >= pair[0]) & (block <= pair[1])]
             inner = near[(near != pair[0]) & (near != pair[1])]
             parts.append((np.count_nonzero(near == pair[0]), inner))
         return used, seen, parts
-
-    def _starts(self, seen: Any) -> list[int | None]:
-        """Return how many elements are below the bounds that hold what is wanted."""
-        n = self.count(seen[-1, 0])
-        every = zip([each.ranks(n) if n else () for each in self.wanted], seen[:-1], strict=True)
-        return [
-            int(below) if n and below <= ranks[0] and ranks[-1] < upto else None
-            for ranks, (below, upto) in every
-        ]
 
     def merge(self, parts: Sequence[Any]) -> Any:
         used, seen, _ = parts[0]
@@ -241,10 +245,10 @@ class _Selected(_Last):
 
     def last(self, part: Any) -> Any:
         used, seen, parts = part
-        n, values = self.count(seen[-1, 0]), []
-        every = zip(self.wanted if n else (), used, self._starts(seen), parts, strict=False)
-        for each, (low, high), start, (lowest, inner) in every:
-            at = np.array(each.ranks(n)) - (start or 0) - lowest
+        n, values = self.count(seen[-1]), []
+        every = zip(self.wanted if n else (), used, seen[:-1], parts, strict=False)
+        for each, (low, high), below, (lowest, inner) in every:
+            at = np.array(each.ranks(n)) - max(below, 0) - lowest
             kth = at[(at >= 0) & (at < len(inner))]
             inner = np.partition(inner, kth) if len(kth) else inner
             found = [low if k < 0 else inner[k] if k < len(inner) else high for k in at]
@@ -336,9 +340,10 @@ def _of_all(
     step = tuple(wanted), size, skips
     layout = tuple([(n,) for n in shape])
     if _are_selected(node, wanted):
-        pairs = ((len(wanted),), (2,)), ((len(wanted) + 1,), (2,))
-        bounds = tree(_Bounds(*step), [node], pairs[0], node.dtype.newbyteorder("="))
-        seen = tree(_Counts(*step), [node], pairs[1], np.intp, [bounds])
+        count = len(wanted)
+        pairs, counts = ((count,), (2,)), ((count + 1,),)
+        bounds = tree(_Bounds(*step), [node], pairs, node.dtype.newbyteorder("="))
+        seen = tree(_Counts(*step), [node], counts, np.intp, [bounds])
         last = _Selected(*step, shape, np.dtype(dtype))
         return tree(last, [node], layout, dtype, [bounds, seen])
     missing: Expr = constant(np.zeros((), np.intp))

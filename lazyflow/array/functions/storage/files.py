@@ -203,7 +203,7 @@ def _chunks(x: Array) -> Any:
 
 
 def to_hdf5_method(x: Array, filename: Any, datapath: str, **kwargs: Any) -> None:
-    """Write an array to a dataset of an HDF5 file."""
+    """Write the array to a dataset of an HDF5 file, as ``la.to_hdf5(filename, datapath, x)``."""
     to_hdf5(filename, datapath, x, **kwargs)
 
 
