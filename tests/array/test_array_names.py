@@ -2,8 +2,8 @@
 
 import builtins
 import doctest
-import pickle
 import inspect
+import pickle
 import subprocess
 import sys
 from types import ModuleType
