@@ -16,7 +16,7 @@ caller's own thread, in processes, or on any executor, without changing the prog
 #   2  store/                      how values are kept and handed over
 #   3  schedulers/                 run plans; its docstring says where each decision is made
 #   4  api/                        compute, persist, wait, Delayed, futures, actors, ...
-#      interop/                    lazy objects of other libraries (xarray: above array/)
+#      interop/                    lazy objects of other libraries (those with arrays: above array/)
 #   5  array/                      chunked arrays
 #   6  learn/, weights             solvers written as graphs; the weights of models
 #      tune/                       searches of hyperparameters

@@ -47,11 +47,13 @@ class LazyflowWarning(UserWarning):
 
 
 class RemoteTaskError(LazyflowError):
-    """A task raised an exception that must not be raised unchanged in the caller.
+    """A task raised an exception that can't be raised unchanged in the caller.
 
     `SystemExit`, `GeneratorExit`, `StopIteration`, `asyncio.CancelledError`, and
     `KeyboardInterrupt` outside the main thread would end the caller's program, generator or
-    event loop. ``__cause__`` is the exception of the task.
+    event loop: ``__cause__`` is the exception of the task. Others can't be brought from another
+    process, since they can't be pickled: the message has their type and words, and ``__cause__``
+    is None.
 
     Examples
     --------

@@ -175,8 +175,8 @@ class DelayedFunction(Delayed[Callable[P, R_co]], _Unfinished, Generic[P, R_co])
         return super().__getattr__(name)
 
     def _with_retries(self, retries: int) -> DelayedFunction[P, R_co]:
-        options = self._called_options.replace(retries=retries)
-        return _make_function(self._args[0], options, self._traverse)
+        options = self._called_options.replace(retries=retries, explicit=("retries",))
+        return make_function(self._args[0], options, self._traverse)
 
     @property
     def __wrapped__(self) -> Callable[P, R_co]:
@@ -208,7 +208,7 @@ class DelayedFunction(Delayed[Callable[P, R_co]], _Unfinished, Generic[P, R_co])
 
     def _lazyflow_flat(self) -> tuple[Any, ...]:
         """Return the result of `__reduce__`, for a pickler that can pickle any function."""
-        return _make_function, (self._args[0], self._called_options, self._traverse)
+        return make_function, (self._args[0], self._called_options, self._traverse)
 
 
 pickled_as[DelayedFunction] = Delayed
@@ -217,10 +217,10 @@ pickled_as[DelayedFunction] = Delayed
 def _function_again(data: bytes) -> DelayedFunction:
     import pickle
 
-    return _make_function(*pickle.loads(data))
+    return make_function(*pickle.loads(data))
 
 
-def _make_function(func: Any, options: Options, traverse: bool) -> DelayedFunction:
+def make_function(func: Any, options: Options, traverse: bool) -> DelayedFunction:
     if type(func) in _MAY_BE_ASYNC and _is_async(func):
         func = Awaited(func)
     leaf = _new(_Unfinished)
@@ -290,12 +290,12 @@ def delayed(
     nout: int | None = None,
     traverse: bool = True,
     mutates: bool = False,
-    retries: int = 0,
+    retries: int | None = None,
     crash_retries: int | None = None,
-    priority: int = 0,
+    priority: int | None = None,
     resources: Mapping[str, float] | None = None,
     workers: str | int | Iterable[str | int] | None = None,
-    hide: bool | str | Iterable[str] = (),
+    hide: bool | str | Iterable[str] | None = None,
     num_returns: int | None = None,
     **unknown: Any,
 ) -> Any:
@@ -320,7 +320,8 @@ def delayed(
         True: the function edits its arguments and gets private, writable values. Otherwise its
         arrays are read-only.
     retries
-        How often to run a task again after an exception.
+        How often to run a task again after an exception; 0 where none is given, here or by
+        `annotate`.
     crash_retries
         How often to run a task again after its worker died (not on sync and threads).
         It also applies to lazy values that the task returns, unless they have their own.
@@ -364,17 +365,16 @@ def delayed(
     3
     """
     if (
-        name is None and nout is None and not pure and not mutates and not retries
-        and not priority and traverse and crash_retries is None and resources is None
-        and workers is None and hide == () and num_returns is None and not unknown
+        name is None and nout is None and not pure and not mutates and retries is None
+        and priority is None and traverse and crash_retries is None and resources is None
+        and workers is None and hide is None and num_returns is None and not unknown
     ):
         if callable(obj) and kinds[type(obj)] == ATOM:
-            return _make_function(obj, DEFAULT, True)
+            return make_function(obj, DEFAULT, True)
         options = DEFAULT
     else:
         for word in unknown:
-            known = [*DEFAULT.given(), "name", "traverse", "num_returns"]
-            hint = OF_ENGINES.get(word) or nearest(word, known)
+            hint = OF_ENGINES.get(word) or nearest(word, _OPTIONS)
             raise TypeError(
                 f"delayed() got an unexpected option {word!r}{hint} Keywords of the call go where "
                 "the function is called: delayed(f)(x, key=1)"
@@ -383,11 +383,15 @@ def delayed(
             if nout is not None and nout != num_returns:
                 raise TypeError(f"nout={nout} and num_returns={num_returns}: pass one of them")
             nout = num_returns
-        check_options(nout, retries, crash_retries, priority, resources, name, workers, hide)
+        words: dict[str, Any] = {
+            "retries": retries, "crash_retries": crash_retries, "priority": priority,
+            "resources": resources, "workers": workers, "hide": hide,
+        }
+        given = {word: value for word, value in words.items() if value is not None}
+        check_options(nout=nout, label=name, **given)
+        explicit = tuple([word for word, value in given.items() if not value])
         options = Options(
-            label=name, pure=pure, nout=nout, mutates=mutates, retries=retries,
-            crash_retries=crash_retries, priority=priority, resources=resources, workers=workers,
-            hide=hide,
+            label=name, pure=pure, nout=nout, mutates=mutates, explicit=explicit, **given
         )
     if obj is _NO_ARGUMENT:
         return lambda func: _decorated(func, options, traverse)
@@ -409,9 +413,9 @@ def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
     if callable(obj) and kind != FOREIGN:
         if options.hide:
             check_hidden(obj, options.hide)
-        return _make_function(obj, options, traverse)
+        return make_function(obj, options, traverse)
     if type(obj) is classmethod:
-        return classmethod(_make_function(obj.__func__, options, traverse))
+        return classmethod(make_function(obj.__func__, options, traverse))
     if options is not DEFAULT:
         options = options.replace(label=None, named=name is not None)
     if kind != ATOM:
@@ -426,6 +430,12 @@ def _lazy(obj: Any, options: Options, traverse: bool, name: str | None) -> Any:
         _set_options(leaf, options)
     return leaf
 
+
+#: Words of `delayed`, of which a misspelt one is reminded.
+_OPTIONS = (
+    "name", "pure", "nout", "traverse", "mutates", "retries", "crash_retries", "priority",
+    "resources", "workers", "hide", "num_returns",
+)
 
 _set_options: Any = Task.__dict__["_options"].__set__
 

@@ -29,6 +29,7 @@ from lazyflow.api.decorator import (
     check_keywords,
     delayed,
     gathered,
+    make_function,
 )
 from lazyflow.api.evaluate import (
     RunOptions,
@@ -553,13 +554,14 @@ def map(
             tasks.append(_call_of(lazy, item, {}))  # noqa: PERF401
         return started(tasks, options)
     assert isinstance(batch, int)
+    single = lazy._called_options
+    named = single.label or function_name(lazy.__wrapped__)
     for start in range(0, len(items), batch):
         part = items[start : start + batch]
-        name = f"{function_name(lazy.__wrapped__)} x {len(part)}"
-        many = delayed(
-            _call_each, name=name, nout=len(part), traverse=lazy._traverse,
-            retries=lazy._called_options.retries,
+        own = single.replace(
+            label=f"{named} x {len(part)}", nout=len(part), hide=bool(single.hide)
         )
+        many = make_function(_call_each, own, lazy._traverse)
         tasks += list(_call_of(many, (lazy.__wrapped__, part), {}))
     return started(tasks, options)
 

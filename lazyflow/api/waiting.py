@@ -178,12 +178,13 @@ def gather(futures: Any, errors: str = "raise") -> Any:
     futures
         A future, or a nesting of containers of them.
     errors
-        ``"raise"``: raise the first error; ``"skip"``: skip failed futures of a list.
+        ``"raise"``: raise the first error; ``"skip"``: skip those of a list that failed,
+        wholly or in part.
 
     Raises
     ------
     Exception
-        The first error of a task; ``errors="skip"`` skips it.
+        The first error of a task, unless ``errors="skip"``.
     ValueError
         `errors` is neither ``"raise"`` nor ``"skip"``.
     TypeError
@@ -200,9 +201,12 @@ def gather(futures: Any, errors: str = "raise") -> Any:
         raise ValueError(f"errors must be 'raise' or 'skip'; got {errors!r}")
     if errors == "skip":
         items = items_of(futures)
-        wholes = [whole_of(x) for x in items]
-        wait_for(wholes, behind=parts_of(items))
-        futures = [x for x, f in zip(items, wholes, strict=True) if f.local_outcome()[1] is None]
+        parts = [parts_of([x]) for x in items]
+        wait_for([f for some in parts for f in some])
+        futures = [
+            x for x, some in zip(items, parts, strict=True)
+            if all(f.local_outcome()[1] is None for f in some)
+        ]
     (gathered,) = compute(futures)
     return gathered
 

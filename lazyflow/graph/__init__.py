@@ -13,12 +13,12 @@ items          results with several parts, and their number from a function's an
 function_code  the names that a function's code reads, and the functions that it wraps
 tokens/        names of tasks as text, made from content if a task is pure
 plan           `Plan`: the tasks below the wanted ones, as numbers and lists; `make_plan` and the
-               passes in one list: merge equal tasks, fuse chains
+               passes in one list: merge equal tasks, fuse chains, order users
 spec           the rules that every plan follows, checked by the tests
 grouping       groups of small tasks, for schedulers with expensive messages
 =============  ===================================================================================
 
 A call of a `delayed` function makes a task (``binding.new_task``, or field by field in
-``api/lazy.py``); `compute` calls ``plan.make_plan`` to number the tasks below it, and a scheduler
-runs that plan, filling the arguments of each task by its binder.
+``api/decorator.py``); `compute` calls ``plan.make_plan`` to number the tasks below it, and a
+scheduler runs that plan, filling the arguments of each task by its binder.
 """

@@ -22,6 +22,7 @@ class _OptionFields:
 
     __slots__ = (
         "crash_retries",
+        "explicit",
         "hide",
         "label",
         "mutates",
@@ -48,6 +49,7 @@ class _OptionFields:
     resources: Mapping[str, float] | None
     workers: tuple[str | int, ...] | None
     hide: bool | tuple[str, ...]
+    explicit: tuple[str, ...]
     special: bool  # planning has to look closer at such tasks
 
 
@@ -78,6 +80,8 @@ class Options(_OptionFields):
         The only workers that may run it; None: all may.
     hide
         The parameters whose arguments are hidden in messages and pages; True: all, and the result.
+    explicit
+        Names of options that were given with their default values, which `annotate` leaves alone.
     """
 
     __slots__ = ()
@@ -97,6 +101,7 @@ class Options(_OptionFields):
         resources: Mapping[str, float] | None = None,
         workers: str | int | Iterable[str | int] | None = None,
         hide: bool | str | Iterable[str] = (),
+        explicit: tuple[str, ...] = (),
     ) -> "Options":
         made: Any = object.__new__(_OptionFields)
         made.label = label
@@ -113,6 +118,7 @@ class Options(_OptionFields):
             workers = (workers,)
         made.workers = None if workers is None else tuple(workers)
         made.hide = hide is True or ((hide,) if isinstance(hide, str) else tuple(hide or ()))
+        made.explicit = explicit
         made.special = bool(
             pure or named or mutates or nout is not None or priority or resources is not None
             or crash_retries is not None or workers is not None
@@ -233,7 +239,10 @@ class Annotation:
         merged = self.cache.get(options)
         if merged is None:
             given = options.given()
-            missing = {f: v for f, v in self.fields.items() if given[f] == _DEFAULTS[f]}
+            missing = {
+                f: v for f, v in self.fields.items()
+                if given[f] == _DEFAULTS[f] and f not in options.explicit
+            }
             merged = self.cache[options] = options.replace(**missing)
         return merged
 

@@ -25,6 +25,7 @@ Place = tuple[str, int, str]  # file, line, qualified name of the function
 class Task:
     """One call to run; made by ``binding.new_task``, or field by field on the hottest path.
 
+    Whoever makes a task may fill in its fields before anything else has it; then none changes.
     All fields are private, since public names belong to the user's value:
 
     _func       the function; VALUE or HELD for a leaf
@@ -70,7 +71,7 @@ _key_slot: Any = Task.__dict__["_key"]
 
 
 def set_key(task: Task, key: str) -> None:
-    """Give a task its name as text; the only field that is filled in later."""
+    """Give a task its name as text: the only field that is filled in once others have the task."""
     _key_slot.__set__(task, key)
 
 

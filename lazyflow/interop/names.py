@@ -6,28 +6,28 @@ from collections.abc import Iterable
 from typing import Any
 
 _NO_CLIENT = "tasks call compute(...) and submit(...) without a client"
-_AN_ACTOR = "an actor keeps shared state: counter = lf.actor(Counter)()"
+_AN_ACTOR = "an actor keeps shared state: counter = lazyflow.actor(Counter)()"
 
 #: By the name in distributed, or of a method of its client.
 _NAMES = {
-    "Client": 'lf.config.set(scheduler="processes") starts workers here, '
-    "lf.config.set(scheduler=client) uses a cluster of dask",
-    "LocalCluster": 'lf.config.set(scheduler="processes") starts workers here',
+    "Client": 'lazyflow.config.set(scheduler="processes") starts workers here, '
+    "lazyflow.config.set(scheduler=client) uses a cluster of dask",
+    "LocalCluster": 'lazyflow.config.set(scheduler="processes") starts workers here',
     "Event": _AN_ACTOR,
     "Lock": _AN_ACTOR,
     "Queue": _AN_ACTOR,
     "Semaphore": _AN_ACTOR,
     "Variable": _AN_ACTOR,
     "cancel": "future.cancel()",
-    "cluster": "lf.config.set(num_workers=4) sets the number of workers",
+    "cluster": "lazyflow.config.set(num_workers=4) sets the number of workers",
     "fire_and_forget": "submitted calls run even if their futures are dropped",
     "get_client": _NO_CLIENT,
-    "get_worker": "lf.worker_state(init) keeps values in each worker",
-    "performance_report": 'with lf.profile() as p: ..., then p.timeline("page.html")',
-    "progress": "with lf.ProgressBar(): ...",
+    "get_worker": "lazyflow.worker_state(init) keeps values in each worker",
+    "performance_report": 'with lazyflow.profile() as p: ..., then p.timeline("page.html")',
+    "progress": "with lazyflow.ProgressBar(): ...",
     "rejoin": _NO_CLIENT,
-    "scale": "lf.config.set(num_workers=4)",
-    "scatter": "lf.put(value), a future for the whole value",
+    "scale": "lazyflow.config.set(num_workers=4)",
+    "scatter": "lazyflow.put(value), a future for the whole value",
     "secede": _NO_CLIENT,
     "sync": "compute(x) and future.result() wait; await x and await future do not",
     "worker_client": _NO_CLIENT,
@@ -35,11 +35,11 @@ _NAMES = {
 
 #: Keywords of ``client.submit`` and ``client.map``.
 _KEYWORDS = {
-    "pure": "every call runs, equal ones too. Leave it away",
-    "key": "futures have keys of their own. Leave it away",
+    "pure": "every call runs, equal ones too. Leave it out",
+    "key": "futures have keys of their own. Leave it out",
     "allow_other_workers": "delayed(f, workers=...) names the workers that may run it",
-    "fifo_timeout": "priority= of delayed decides. Leave it away",
-    "actor": "actors are made by lf.actor(Cls)(...)",
+    "fifo_timeout": "priority= of delayed decides. Leave it out",
+    "actor": "actors are made by lazyflow.actor(Cls)(...)",
     "batch_size": "it is called batch=",
 }
 
@@ -48,7 +48,7 @@ def words_for(name: str) -> str:
     """Return the end of an error for a name that lazyflow does not have; "" if it is no such.
 
     >>> words_for("scatter"), words_for("scater")
-    (': lf.put(value), a future for the whole value', '')
+    (': lazyflow.put(value), a future for the whole value', '')
     """
     return f": {_NAMES[name]}" if name in _NAMES else ""
 

@@ -82,8 +82,11 @@ class SearchResult:
             raise over[0].error
 
     def ranked(self) -> list[Trial]:
-        """Return the trials that have reported the metric, best first."""
-        losses = [(loss(t.value(self.metric), self.sign), t.number, t) for t in self.trials]
+        """Return the trials that have reported the metric and not failed, best first."""
+        losses = [
+            (loss(t.value(self.metric), self.sign), t.number, t)
+            for t in self.trials if t.status != FAILED
+        ]
         return [t for found, _, t in sorted(losses, key=lambda each: each[:2]) if found < math.inf]
 
     @property
@@ -93,9 +96,9 @@ class SearchResult:
         Raises
         ------
         LookupError
-            No trial has reported a number.
+            No trial that did not fail has reported a number.
         """
-        ranked = [t for t in self.ranked() if t.status != FAILED]
+        ranked = self.ranked()
         if not ranked:
             raise LookupError(
                 f"none of {len(self.trials)} trials has reported a number as {self.metric!r}"

@@ -4,6 +4,7 @@ import asyncio
 import operator
 import threading
 
+import cloudpickle
 import pytest
 
 from lazyflow import annotate, compute, delayed
@@ -57,6 +58,20 @@ def test_what_delayed_says_rules_over_annotations():
     f = delayed(inc, retries=1, name="own", priority=7)
     with annotate(retries=5, name="outer", priority=1, crash_retries=4):
         assert options_of(f(1)) == (1, 7, None, "own", 4)
+
+
+@pytest.mark.parametrize(("option", "given", "annotated"), [
+    ("retries", 0, 5), ("priority", 0, 5), ("hide", False, True), ("hide", [], "x"),
+    ("resources", {}, {"GPU": 1}), ("crash_retries", 0, 4),
+])
+def test_what_delayed_says_rules_though_it_is_the_default(option, given, annotated):
+    f = delayed(inc, **{option: given})
+    plain = getattr(f(1)._options, option)
+    with annotate(**{option: annotated}):
+        assert getattr(f(1)._options, option) == plain
+        again = cloudpickle.loads(cloudpickle.dumps(f))
+        assert getattr(again(1)._options, option) == plain
+        assert getattr(delayed(inc)(1)._options, option) != plain
 
 
 def test_annotations_are_for_tasks_made_in_the_block_not_run_in_it():

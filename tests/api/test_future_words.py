@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from engine_schedulers import CONCURRENT, SCHEDULERS
 from waiting import until
 
 import lazyflow
+import lazyflow.array as la
 from lazyflow import Future, TaskTimeout, as_completed, config, delayed, submit, wait
 from lazyflow.testing.signals import Gate
 
@@ -35,6 +37,11 @@ def scheduled(request: pytest.FixtureRequest) -> Iterator[str]:
 def opened(gate: Gate, value: Any = None) -> Any:
     assert gate.wait(PATIENCE)
     return value
+
+
+def below_three(block: Any) -> Any:
+    assert np.max(block, initial=0) < 3
+    return block
 
 
 def raising(*_: Any) -> Any:
@@ -185,6 +192,10 @@ def test_gather(scheduler: str) -> None:
     with pytest.raises(KeyError):
         lazyflow.gather(fs)
     assert lazyflow.gather(fs, errors="skip") == [1, 2]
+    x = la.arange(1, 5, chunks=2)
+    kept = lazyflow.persist(x, x.map_blocks(below_three, dtype=int))
+    first, array, last = lazyflow.gather([fs[0], *kept, fs[2]], errors="skip")
+    assert (first, array.tolist(), last) == (1, [1, 2, 3, 4], 2)
     with pytest.raises(ValueError, match="errors must be 'raise' or 'skip'; got 'x'"):
         lazyflow.gather(fs, errors="x")
 

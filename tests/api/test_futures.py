@@ -308,6 +308,13 @@ def test_map_is_the_builtins(scheduler: str, batch: Any) -> None:
     assert [f.result() for f in lazies] == [2, 3]
 
 
+@pytest.mark.parametrize("batch", ["auto", 2])
+def test_map_keeps_the_options_of_the_function(batch: Any) -> None:
+    own = delayed(abs, workers="w3", name="size")
+    with pytest.raises(ValueError, match=r"size.* asks for workers=\['w3'\]"):
+        lazyflow.map(own, [-1, -2], batch=batch, scheduler="threads")
+
+
 def test_as_completed_gives_them_as_they_come(scheduled: str) -> None:
     gate = Gate()
     late = submit(opened, gate, "late")

@@ -6,8 +6,9 @@ import lazyflow as lf
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("Client", "lf.config.set(scheduler=client)"), ("cluster", "lf.config.set(num_workers=4)"),
-    ("get_client", "without a client"), ("sync", "future.result()"), ("scatter", "lf.put(value)"),
+    ("Client", "lazyflow.config.set(scheduler=client)"),
+    ("cluster", "lazyflow.config.set(num_workers=4)"), ("get_client", "without a client"),
+    ("sync", "future.result()"), ("scatter", "lazyflow.put(value)"),
 ])
 def test_names(name, words):
     with pytest.raises(AttributeError) as caught:

@@ -4,7 +4,6 @@ import concurrent.futures
 import importlib.metadata
 import multiprocessing
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -333,11 +332,11 @@ def from_the_page() -> Any:
 
 
 class TestMine(SchedulerContract):
-    """What the page shows passes the contract."""
+    """What the page shows passes the contract, except for abilities that it does not promise."""
 
     scheduler = from_the_page()()
     survives_fork = True
-    test_higher_priority_starts_first = None  # it does not promise these
+    test_higher_priority_starts_first = None
     test_num_workers_caps_running_tasks = None
     test_what_waits_for_a_worker_does_not_start_after_an_error = None
     test_values_are_dropped_at_their_last_use = None
@@ -455,6 +454,3 @@ def test_schedulers_are_found_by_entry_points(monkeypatch: pytest.MonkeyPatch) -
 def test_the_words_of_other_libraries(word: str) -> None:
     name = compute(delayed(lambda: threading.current_thread().name)(), scheduler=word)[0]
     assert name.startswith("lazyflow" if word == "threading" else "MainThread")
-
-
-assert sys.version_info >= (3, 11)

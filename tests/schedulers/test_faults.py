@@ -10,8 +10,8 @@ G1    a chain of 100,000 calls                     test_a_long_chain, test_what_
 G2    a chain of 1,000,000                         the same, marked slow
 G3    1,000,000 tasks and one sum                  test_a_wide_sum (100,000; the million is slow)
 G4    a cycle                                      can't arise: a task never changes once made,
-                                                   and its inputs are made before it; graphs given
-                                                   as data (interop) will raise CycleError
+                                                   and its inputs are made before it; a graph of
+                                                   dask: interop/test_dask_graphs.py
 G5    a missing key; one key for two tasks         a missing key can't arise: inputs are objects,
                                                    not keys; one key for two tasks: contract,
                                                    test_a_key_for_two_tasks_...

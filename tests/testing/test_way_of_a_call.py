@@ -24,10 +24,10 @@ def test_a_thread_that_goes_on_in_its_file_does_not_come_back_to_it():
 @pytest.mark.parametrize(
     ("scheduler", "most", "on_the_way"),
     [
-        ("threads", 25, ["api/lazy.py", "graph/plan.py", "schedulers/threads.py"]),
+        ("threads", 11, ["api/lazy.py", "graph/plan.py", "schedulers/threads.py"]),
         (
             "processes",
-            75,
+            30,
             ["graph/plan.py", "schedulers/processes/parent/driver.py",
              "schedulers/processes/worker/task_worker.py"],
         ),

@@ -195,6 +195,18 @@ def test_ctrl_c_returns_what_there_is(scheduler):
     assert result.best.number == 0
 
 
+def test_a_trial_that_failed_is_not_the_best_of_its_reports(scheduler):
+    def fails_at_first(config):
+        tune.report(loss=tune.trial_number())
+        assert tune.trial_number()
+        return {"loss": 1.0}
+
+    result = search(fails_at_first, num_samples=3)
+    assert [t.number for t in result.ranked()] == [1, 2]
+    assert result.best.number == 1
+    assert "best loss 1 of trial 1" in repr(result)
+
+
 def test_nan_counts_as_the_worst(scheduler):
     def sometimes(config):
         return float("nan") if tune.trial_number() % 2 else config["x"]

@@ -108,25 +108,27 @@ class _Waits:
             _, waits = self._waits.get(actor.number, (actor, {}))
             waits[future] = of
             self._waits[actor.number] = actor, waits
-            circle = self._path(of, actor.number, {})
+            circle = self._path(of, actor.number)
         run = future.run
         if circle is not None and run is not None:
             future.set_error(_error([f"{actor.label} waits for {future.name}", *circle]))
             run[0].cancel_task(0)  # so that it does not begin when the circle is open
         future.add_callback(partial(self._over, actor.number))
 
-    def _path(self, start: int, end: int, seen: dict[int, None]) -> list[str] | None:
+    def _path(self, start: int, end: int) -> list[str] | None:
         """Return in words how one actor waits for another; None if it does not."""
-        if start == end:
-            return []
-        seen[start] = None
-        if start in self._waits:
-            actor, waits = self._waits[start]
-            for future, of in waits.items():
-                if of not in seen and self._is_ahead(future, of):
-                    rest = self._path(of, end, seen)
-                    if rest is not None:
-                        return [f"{actor.label} waits for {future.name}", *rest]
+        paths: dict[int, tuple[str, ...]] = {start: ()}
+        todo = [start]
+        while todo:
+            number = todo.pop()
+            if number == end:
+                return [*paths[number]]
+            if number in self._waits:
+                actor, waits = self._waits[number]
+                for future, of in waits.items():
+                    if of not in paths and self._is_ahead(future, of):
+                        paths[of] = *paths[number], f"{actor.label} waits for {future.name}"
+                        todo.append(of)
         return None
 
     def _is_ahead(self, future: TaskFuture, of: int) -> bool:
