@@ -64,7 +64,7 @@ def normalize_chunks(
     ------
     ValueError
         The lengths do not add up to the shape, there are more or fewer than axes, or different
-        numbers of bytes are given.
+        numbers of bytes are given, or a text that is no number of bytes.
     TypeError
         An entry is none of the above.
 

@@ -21,7 +21,7 @@ from lazyflow.array.as_objects import AsObjects, asked_by_sklearn
 from lazyflow.array.chunks import Chunks
 from lazyflow.array.dispatch import FunctionMethod, FunctionMethods, functions, of_numpy
 from lazyflow.array.evaluation import Assembly, as_tasks, buffered, finished, kept, resolve_lengths
-from lazyflow.array.foreign import of_dask, plain, refuse_lazy
+from lazyflow.array.foreign import defers, of_dask, plain, refuse_lazy
 from lazyflow.array.names import missing
 from lazyflow.array.nodes.align import SizesNeeded
 from lazyflow.array.nodes.block_kinds import is_other_kind, kind_name
@@ -74,7 +74,7 @@ class Array(Collection, AsObjects, Aliased, FunctionMethods, NDArrayOperatorsMix
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Lengths of the axes; None if unknown. For scikit-learn, which counts by it, computed."""
+        """Lengths of the axes; None if unknown (computed if scikit-learn asks, which needs it)."""
         shape = self._expr.shape
         if None in shape and asked_by_sklearn():
             return self.with_known_sizes()._expr.shape
@@ -256,13 +256,15 @@ class Array(Collection, AsObjects, Aliased, FunctionMethods, NDArrayOperatorsMix
         return found(*args, **kwargs)
 
     def __eq__(self, other: Any) -> Any:
-        return functions["compared"](np.equal, self, other)
+        return NotImplemented if defers(other) else functions["compared"](np.equal, self, other)
 
     def __ne__(self, other: Any) -> Any:
+        if defers(other):
+            return NotImplemented
         return functions["compared"](np.not_equal, self, other)
 
     def __pow__(self, other: Any) -> Any:
-        return functions["power_by"](self, other)
+        return NotImplemented if defers(other) else functions["power_by"](self, other)
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -366,7 +368,6 @@ class Array(Collection, AsObjects, Aliased, FunctionMethods, NDArrayOperatorsMix
     trace = FunctionMethod("trace")
     view = FunctionMethod("view_as")
     __setitem__ = FunctionMethod("set_item")
-    __matmul__ = FunctionMethod("matmul")
 
     def __rmatmul__(self, other: Any) -> Any:
         return functions["matmul"](other, self)

@@ -21,7 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 #: The module of each function, below `lazyflow.array`.
-MODULE_OF = {**by_name(PUBLIC), **by_name(HELPERS)}
+_HELPERS = by_name(HELPERS)
+MODULE_OF = {**by_name(PUBLIC), **_HELPERS}
 
 
 class MaskGiven(TypeError):
@@ -40,6 +41,7 @@ class NamedFunctions(dict[str, Any]):
         if isinstance(found, FunctionType):
             found = with_lengths(found, name)
             found.__module__, found.__qualname__ = __name__, name  # where pickle finds this one
+            found.__name__ = _METHODS.get(name, name)  # by which it finds bound methods
         self[name] = found
         return found
 
@@ -120,6 +122,10 @@ def _of_module(module: str, name: str) -> Callable[..., Any] | None:
     return None if found is None else with_lengths(found)
 
 
+#: The methods that helpers of the table are for.
+_METHODS: dict[str, str] = {}
+
+
 class FunctionMethod:
     """A function of the table as a method: with its own signature and help, loaded when asked."""
 
@@ -127,6 +133,10 @@ class FunctionMethod:
 
     def __init__(self, name: str) -> None:
         self._name = name
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if self._name in _HELPERS:
+            _METHODS[self._name] = name
 
     def __get__(self, x: Any, owner: type | None = None) -> Any:
         function = functions[self._name]

@@ -69,8 +69,6 @@ _CALL = 12e-6  # seconds of a task without its elements
 _ELEMENT = 0.4e-9  # seconds of one operation on an element that is in a cache
 _BYTE = 0.25e-9  # seconds of writing a byte of a result, which is new memory
 
-_CHEAP = {"full", "arange", "eye", "tri", "linspace"}
-
 
 def as_tasks(wanted: Sequence[Expr], keep: bool = True) -> list[TaskBlocks]:
     """Return the tasks of some expressions that are computed together.
@@ -203,7 +201,7 @@ def _seconds(node: Expr) -> float:
     if isinstance(node, Const | InMemory | View):
         return 0.0
     if isinstance(node, Generated):
-        return _writing(node) if node.name in _CHEAP else inf
+        return _writing(node) if getattr(node.formula, "is_quick", False) else inf
     if isinstance(node, TaskBlocks):
         return 0.0 if node.held else inf
     if isinstance(node, Fused):

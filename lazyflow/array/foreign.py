@@ -37,6 +37,11 @@ def refuse_mask(x: Any) -> None:
         )
 
 
+def defers(x: Any) -> bool:
+    """Tell whether an operand wants to be asked instead of an array, as those of NumPy do."""
+    return getattr(type(x), "__array_ufunc__", x is not None) is None
+
+
 def plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return an array without the rules of its own that ``np.matrix`` has; refuse a mask."""
     refuse_mask(array)

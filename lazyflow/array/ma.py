@@ -37,7 +37,7 @@ from lazyflow.api.collection import Collection
 from lazyflow.array.as_objects import AsObjects
 from lazyflow.array.core import Array, as_node
 from lazyflow.array.dispatch import FunctionMethod, FunctionMethods, functions, of_numpy
-from lazyflow.array.foreign import refuse_mask
+from lazyflow.array.foreign import defers, refuse_mask
 from lazyflow.array.functions.arguments import NUMBERS, as_array
 from lazyflow.array.functions.reductions.means import SpreadOfMoments, spread_weights
 from lazyflow.array.kernels.order import MOMENTS
@@ -418,7 +418,7 @@ def _into(target: Any, made: MaskedArray) -> Any:
 
 def _finite(ufunc: np.ufunc, a: Any, b: Any) -> Any:
     __tracebackhide__ = True  # for IPython and pytest
-    return _ufunc(ufunc, (a, b), finite=True)
+    return NotImplemented if defers(a) or defers(b) else _ufunc(ufunc, (a, b), finite=True)
 
 
 # -- rules for masks, by name -----------------------------------------------------------------

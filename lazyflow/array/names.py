@@ -190,7 +190,6 @@ _INSTEAD = {name: text for names, text in {
     "from_tiledb to_tiledb": "la.from_array(store) and la.store(x, store) take what has slices",
     "assert_eq": "np.testing.assert_array_equal(x.compute(), y)",
     "register_chunk_type": "from_array(x, asarray=False) takes chunks of other types",
-    "PerformanceWarning": "it is lazyflow.LazyflowWarning",
 }.items() for name in names.split()}
 
 

@@ -179,7 +179,7 @@ def trim_internal(x: Array, axes: DepthLike, boundary: Any = None) -> Array:
     Raises
     ------
     ValueError
-        `axes` or `boundary` has no such value.
+        `axes` names no axis of the array, or `boundary` is not a kind of boundary.
 
     Examples
     --------
@@ -243,7 +243,8 @@ def map_overlap(
     TypeError
         `func` is no function, or what follows it is no chunked array.
     ValueError
-        `depth` or `boundary` has no such value, or a chunk is shorter than the depth.
+        `depth` is negative, `boundary` is not a kind of boundary, or a chunk is shorter than the
+        depth.
 
     Examples
     --------

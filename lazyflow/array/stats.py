@@ -8,7 +8,7 @@
 
 All are expressions of means, variances and SciPy's special functions, so blocks are read as by
 `mean`. Formulas are those of ``scipy.stats``; values are within the bounds of `la.var`, as ratios
-of moments are. Lengths along the axis have to be known. NaN is propagated.
+of moments are. Lengths that depend on values are computed first. NaN is propagated.
 """
 
 from __future__ import annotations
@@ -217,6 +217,13 @@ def chisquare(
 ) -> StatResult:
     """Test frequencies by Pearson's chi-squared, as ``scipy.stats.chisquare``.
 
+    Raises
+    ------
+    ValueError
+        The sums of `f_obs` and `f_exp` differ.
+
+    Examples
+    --------
     >>> import lazyflow.array as la
     >>> found = la.stats.chisquare(la.asarray([4, 6, 2])).compute()
     >>> [round(float(each), 4) for each in found]

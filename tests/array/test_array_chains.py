@@ -54,6 +54,14 @@ def reshaped(n):
     return y.reshape(6), np.full(6, n + 1.0)
 
 
+def joined(n):
+    """A window that slides on: each is joined from a part of the one before."""
+    y = la.zeros(4, chunks=2)
+    for i in range(n):
+        y = la.append(y[1:], float(i))
+    return y, np.arange(n - 4.0, n)
+
+
 def mapped(n):
     """Operations that stay tasks of their own."""
     y = la.ones(6, chunks=6)
@@ -62,7 +70,7 @@ def mapped(n):
     return y, np.full(6, n + 1.0)
 
 
-CHAINS = [added, turned, sliced, rechunked, reshaped, mapped]
+CHAINS = [added, turned, sliced, rechunked, reshaped, joined, mapped]
 
 
 @pytest.mark.parametrize("chain", CHAINS)

@@ -208,6 +208,14 @@ def test_numpy_functions_that_make_arrays_like_others():
         np.linspace(0, x, 2)
 
 
+@pytest.mark.parametrize("name", ["sum", "reshape", "copy", "conj", "compress", "view"])
+def test_bound_methods_are_pickled(name):
+    args = {"reshape": [(3, 2)], "compress": [[True, False], 0], "view": ["u8"]}.get(name, [])
+    x = la.arange(6, chunks=2).reshape(2, 3)
+    again = pickle.loads(pickle.dumps(getattr(x, name)))
+    np.testing.assert_array_equal(again(*args), getattr(np.arange(6).reshape(2, 3), name)(*args))
+
+
 @pytest.mark.parametrize("name", ["sum", "clip", "take", "astype", "rechunk", "to_zarr"])
 def test_methods_show_the_parameters_and_the_help_of_their_functions(name):
     function, method = getattr(la, name), getattr(la.ones(3), name)

@@ -419,6 +419,7 @@ CASES = {
         lambda: la.stats.normaltest(v, nan_policy="omit"),
     ],
     ("stats.normaltest", "ValueError"): [lambda: la.stats.normaltest(v)],
+    ("stats.chisquare", "ValueError"): [lambda: la.stats.chisquare(v, v + 1).pvalue.compute()],
     ("stats.power_divergence", "ValueError"): [lambda: la.stats.power_divergence(v, lambda_="x")],
     ("stats.skew", "NotImplementedError"): [lambda: la.stats.skew(v, nan_policy="omit")],
     ("stats.skewtest", "NotImplementedError"): [lambda: la.stats.skewtest(v, nan_policy="omit")],

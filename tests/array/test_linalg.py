@@ -135,6 +135,8 @@ def test_lu_and_cholesky_factors(blocks, dtype):
     near(np.linalg.cholesky(la.tril(x)), np.linalg.cholesky(a))
     near(la.linalg.cholesky(la.triu(x), lower=False), np.linalg.cholesky(a).conj().T)
     near(la.linalg.solve(x, b, assume_a="pos"), np.linalg.solve(a, b), np.linalg.cond(a))
+    with pytest.raises(ValueError, match=r"assume_a must be 'gen' .* got 'poss'"):
+        la.linalg.solve(x, b, assume_a="poss")
 
 
 def test_matrices_without_an_answer_raise_what_numpy_raises(blocks):

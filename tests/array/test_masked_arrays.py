@@ -259,6 +259,11 @@ def test_nothing_is_computed_to_refuse_an_argument():
             x.sum(**{key: never})
 
 
+def in_first_rows(block, block_id, block_info=None):
+    assert block_info[0]["chunk-location"] == block_id
+    return block * (block_id[0] == 0)
+
+
 @pytest.mark.parametrize("scheduler", ["sync", "threads", "processes"])
 def test_every_scheduler_computes_and_keeps_them(scheduler):
     want, x = case("i8", "some", fill=7)
@@ -266,6 +271,7 @@ def test_every_scheduler_computes_and_keeps_them(scheduler):
         check(x + 1, want + 1, fill=True)
         check((x * 2).persist().sum(0), (want * 2).sum(0))
         check(x.map_blocks(np.ma.masked_greater, 2), np.ma.masked_greater(want, 2))
+        check(x.map_blocks(in_first_rows, dtype=x.dtype)[:1], want[:1])
         length = lazyflow.delayed(np.ma.count)(x).compute()
     assert length == want.count()
     check(pickle.loads(pickle.dumps(x)), want, fill=True)

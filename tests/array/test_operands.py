@@ -250,3 +250,29 @@ def test_an_operand_may_be_written_once_the_result_is_there():
     made.compute()
     b[:] = 9
     np.testing.assert_array_equal(made.compute(), (lazy(N) + numbers(N)).compute())
+
+
+class Answering:
+    """An operand that wants to be asked before arrays."""
+
+    __array_ufunc__ = None
+
+
+def answer(self, other):
+    return "asked"
+
+
+BINARY = [
+    "eq", "ne", "lt", "add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul",
+    "lshift", "rshift", "and", "or", "xor",
+]
+for word in [*BINARY, "gt"]:
+    setattr(Answering, f"__r{word}__", answer)
+    setattr(Answering, f"__{word}__", answer)
+
+
+@pytest.mark.parametrize("word", BINARY)
+def test_operands_that_have_no_ufuncs_are_asked_first(word):
+    operation = divmod if word == "divmod" else getattr(operator, f"__{word}__")
+    for x in (la.ones((2, 2), dtype=int), np.ones((2, 2), int), la.ma.masked_equal(la.ones(2), 3)):
+        assert operation(x, Answering()) == operation(Answering(), x) == "asked"

@@ -428,6 +428,7 @@ class Filled:
     value: bytes
     dtype: np.dtype[Any]
     __name__ = "full"
+    is_quick = True
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
         value = np.ndarray((), self.dtype, self.value)  # an element has another dtype
@@ -444,6 +445,7 @@ class FilledObject:
 
     value: Any
     __name__ = "full"
+    is_quick = True
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
         out = np.empty([s.stop - s.start for s in region], dtype=object)
@@ -462,6 +464,7 @@ class Diagonal:
     k: int
     dtype: np.dtype[Any]
     __name__ = "eye"
+    is_quick = True
     takes_out = True
 
     def __call__(self, region: Region, out: Any = None) -> np.ndarray[Any, Any]:
@@ -482,6 +485,7 @@ class Tri:
     k: int
     dtype: np.dtype[Any]
     __name__ = "tri"
+    is_quick = True
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
         rows, columns = region

@@ -232,6 +232,7 @@ class Range:
     step: Any
     dtype: np.dtype[Any]
     __name__ = "arange"
+    is_quick = True
     takes_out = True
 
     def __call__(self, region: Region, out: Any = None) -> np.ndarray[Any, Any]:
@@ -267,6 +268,7 @@ class Linear:
     endpoint: bool
     dtype: np.dtype[Any]
     __name__ = "linspace"
+    is_quick = True
 
     def __call__(self, region: Region) -> np.ndarray[Any, Any]:
         (span,) = region

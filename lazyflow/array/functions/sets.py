@@ -54,9 +54,9 @@ class Distinct(TreeReduction):
     A table is a tuple of these columns, which `SingleResult` takes.
 
     shape
-        Of the array; None: nobody asks for places, which makes sorting slower.
+        Of the array; None: without the column of places, which makes sorting slower.
     counted
-        Somebody asks for more than the elements.
+        Whether the tables have more columns than the elements.
     """
 
     shape: tuple[int | None, ...] | None

@@ -56,6 +56,9 @@ def _right(a: Array, b: Any, function: str) -> tuple[Array, bool]:
     return (right[:, None], True) if right.ndim == 1 else (right, False)
 
 
+_POSITIVE = ("pos", "positive definite")
+
+
 def solve(a: ArrayLike, b: ArrayLike, *, assume_a: str = "gen") -> Array:
     """Return x of ``a @ x == b``, by LU factors with partial pivoting.
 
@@ -69,14 +72,14 @@ def solve(a: ArrayLike, b: ArrayLike, *, assume_a: str = "gen") -> Array:
     b
         (M,), or (..., M, K).
     assume_a
-        "pos": positive definite, by Cholesky factors; half the work.
+        "gen": nothing. "pos" (or "positive definite"): by Cholesky factors; half the work.
 
     Raises
     ------
     LinAlgError
         The matrix is not square, or when computed: it is singular.
     ValueError
-        `b` has another number of rows.
+        `b` has another number of rows, or `assume_a` is another word.
 
     Examples
     --------
@@ -84,9 +87,13 @@ def solve(a: ArrayLike, b: ArrayLike, *, assume_a: str = "gen") -> Array:
     >>> la.linalg.solve(la.asarray([[2.0, 1], [1, 3]]), la.asarray([3, 4])).compute()
     array([1., 1.])
     """
+    if assume_a not in ("gen", "general", *_POSITIVE):
+        raise ValueError(
+            f"assume_a must be 'gen' (any matrix) or 'pos' (positive definite); got {assume_a!r}"
+        )
     x = square(a)
     right, is_vector = _right(x, b, "solve")
-    if assume_a in ("pos", "positive definite"):
+    if assume_a in _POSITIVE:
         lower = cholesky(x)
         found = solve_triangular(lower, right, lower=True)
         found = solve_triangular(adjoint(lower), found)

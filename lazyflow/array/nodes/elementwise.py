@@ -169,7 +169,7 @@ def _share(node: Expr, whole: Expr, selection: Selection) -> Selection:
     return Selection(tuple(picks), tuple(axes))
 
 
-#: Ufuncs of which a 0-d constant is as good as a Python number.
+#: Types of Python numbers, which are weak operands: what NumPy finds the type of the result by.
 _WEAK = {bool: np.dtype(bool), int: int, float: float, complex: complex}
 
 

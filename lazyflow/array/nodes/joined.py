@@ -26,7 +26,8 @@ _MIXED = "all arrays must have blocks of one kind"
 class Concatenate(Expr):
     """Inputs of one dtype, whose chunks are equal along all other axes."""
 
-    __slots__ = ("_firsts", "axis")
+    __slots__ = ("_firsts", "axis", "memory_order")
+    memory_order: tuple[int, ...]
     of_any_kind = True
 
     def __init__(self, inputs: tuple[Expr, ...], axis: int) -> None:
@@ -39,12 +40,10 @@ class Concatenate(Expr):
         super().__init__(inputs, inputs[0].dtype_or_lazy, tuple(chunks))
         self.axis = axis
         self._firsts = [0, *accumulate(len(x.chunks[axis]) for x in inputs)]
-
-    @property
-    def memory_order(self) -> tuple[int, ...]:
-        if None in self.shape:
-            return super().memory_order
-        return max(self.inputs, key=lambda x: x.size).memory_order
+        self.memory_order = (
+            tuple(range(self.ndim)) if None in self.shape
+            else max(inputs, key=lambda x: x.size).memory_order
+        )
 
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         return concatenated(inputs, self.axis, True)

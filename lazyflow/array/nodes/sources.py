@@ -104,9 +104,10 @@ class Generated(Source):
         Called with a region, slices with start and stop of step 1; returns its values. Hashable,
         and equal if the values are; its name is that of the node in messages. With an attribute
         ``takes_out = True`` it has a keyword ``out``: None, or an array of the region's shape, of
-        any strides, which it may write the values into and return. With ``slow = True`` a part
-        costs more than its share of the whole, so chunks stay, and each block is made once. With a
-        method ``reshaped`` it gives the formula of the same elements in another shape.
+        any strides, which it may write the values into and return. With ``is_quick = True`` its
+        values cost about as much as writing them. With ``slow = True`` a part costs more than its
+        share of the whole, so chunks stay, and each block is made once. With a method ``reshaped``
+        it gives the formula of the same elements in another shape.
     """
 
     __slots__ = ("formula",)

@@ -664,6 +664,10 @@ class OfPairs:
     def __name__(self) -> str:
         return getattr(self.func, "__name__", "map_blocks")
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.func)  # which may have a block_id
+
     def __call__(self, *blocks: Any, **kwargs: Any) -> Any:
         given = iter(blocks)
         args = [np.ma.MaskedArray(next(given), next(given)) if two else next(given)

@@ -21,7 +21,8 @@ from lazyflow.array.nodes.selection import Pick, Selection, cut_lengths
 class View(Expr):
     """A view of another node, whose chunks follow from the base's or are free as these."""
 
-    __slots__ = ("selection",)
+    __slots__ = ("memory_order", "selection")
+    memory_order: tuple[int, ...]
 
     def __init__(
         self, inputs: tuple[Expr], selection: Selection, chunks: Chunks | None = None
@@ -29,6 +30,7 @@ class View(Expr):
         (base,) = inputs
         super().__init__(inputs, base.dtype_or_lazy, chunks or _chunks(base, selection))
         self.selection = selection
+        self.memory_order = _order(base.memory_order, selection.axes)
 
     @property
     def free(self) -> bool:  # type: ignore[override]
@@ -49,22 +51,22 @@ class View(Expr):
             return "broadcast_to"
         return base.name  # only axes of length 1 are gone, as after a reduction
 
-    @property
-    def memory_order(self) -> tuple[int, ...]:
-        below = self.inputs[0].memory_order
-        kept = [below[axis] for axis in self.selection.axes if axis >= 0]
-        if kept == sorted(kept):
-            return tuple(range(self.ndim))
-        new = iter(range(self.ndim - len(kept)))  # which come first
-        order = iter([self.ndim - len(kept) + sorted(kept).index(axis) for axis in kept])
-        return tuple([next(new if axis < 0 else order) for axis in self.selection.axes])
-
     def with_inputs(self, inputs: tuple[Expr, ...]) -> Expr:
         (base,) = inputs
         return View((base,), self.selection, self.chunks if _is_source(base) else None)
 
     def with_chunks(self, chunks: Chunks) -> Expr:
         return View(self.inputs, self.selection, chunks)  # type: ignore[arg-type]
+
+
+def _order(below: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the `memory_order` of a view of a node that has the order `below`."""
+    kept, count = [below[axis] for axis in axes if axis >= 0], len(axes)
+    if kept == sorted(kept):
+        return tuple(range(count))
+    new = iter(range(count - len(kept)))  # which come first
+    order = iter([count - len(kept) + sorted(kept).index(axis) for axis in kept])
+    return tuple([next(new if axis < 0 else order) for axis in axes])
 
 
 def _is_source(node: Expr) -> bool:

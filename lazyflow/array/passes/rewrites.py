@@ -150,7 +150,7 @@ def rechunks_down(wanted: Sequence[Expr], *_: bool) -> Sequence[Expr]:
 
 
 def _users(nodes: list[Expr]) -> Counter[Expr]:
-    """Count the nodes that read each node; an input of a join counts the users of the joined."""
+    """Count the nodes that read each node; inputs of joins and rechunks have the users of these."""
     users: Counter[Expr] = Counter()
     for node in reversed(nodes):  # what is joined is asked for in the chunks of each user
         for x in node.inputs:

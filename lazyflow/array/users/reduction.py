@@ -61,7 +61,8 @@ def reduction(
     dtype, meta
         The dtype of the result, or an example array; one of them is needed.
     split_every
-        How many parts one call takes at most: 16 unless given; or a dict by axis.
+        How many parts one call takes at most: 16 unless given; or a dict by axis (2 along axes that
+        are not in it).
     combine
         Called with ``keepdims=True`` where there are more parts than `split_every`; None:
         `aggregate` is called.

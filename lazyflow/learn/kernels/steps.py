@@ -370,8 +370,10 @@ def _write_offsets(theta: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None
 
 
 class _Space(NamedTuple):
-    """For the way: what a block changes, its scores of zeros, scores and slopes of a row and of a
-    block, and the rows of a block that lies in several chunks.
+    """Memory for intermediate values, which all blocks share.
+
+    It takes what a block changes, the scores of a row of zeros, the scores and slopes of one row
+    and of all rows of a block, and the rows of a block that lies in several chunks.
     """
 
     change: np.ndarray

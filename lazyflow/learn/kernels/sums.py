@@ -20,7 +20,7 @@ from lazyflow.array.nodes.blas_threads import MANY, share_of_threads
 from lazyflow.learn.kernels.losses import Loss, curved_rows, moved_sums
 
 _TILE_BYTES = 1 << 18  # of rows: half of a second-level cache, whatever the number of features
-#: Of rows with their curvatures, for one product: sixteen threads queue for the lock at each call.
+#: Of rows with their curvatures, for one product: sixteen threads queue for the GIL at each call.
 _CURVED_BYTES = 1 << 21
 
 

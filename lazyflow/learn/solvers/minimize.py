@@ -6,6 +6,8 @@ the graph is planned once and rerun with other x. With ``jac=False`` the tasks c
 differences, with points inside the bounds: that is two calls for each element of x and each chunk.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
@@ -16,6 +18,7 @@ from scipy.optimize import Bounds, OptimizeResult
 from scipy.optimize import minimize as scipy_minimize
 
 from lazyflow import delayed, persist, trace
+from lazyflow.api.evaluate import SchedulerLike
 from lazyflow.api.progress_events import as_work, went_on
 from lazyflow.array.core import Array
 from lazyflow.array.functions.storage.loading import to_delayed
@@ -31,7 +34,7 @@ def minimize(
     method: Literal["L-BFGS-B"] = "L-BFGS-B", *, args: tuple[Any, ...] = (), jac: bool = True,
     check_gradient: bool = False, tol: float | None = None, bounds: Any = None,
     callback: Callable[[OptimizeResult], Any] | None = None,
-    options: dict[str, Any] | None = None, scheduler: str | None = None,
+    options: dict[str, Any] | None = None, scheduler: SchedulerLike | None = None,
     num_workers: int | None = None,
 ) -> OptimizeResult:
     """Minimise the sum of a function over chunks of data, like `scipy.optimize.minimize`.
@@ -65,8 +68,8 @@ def minimize(
     Raises
     ------
     ValueError
-        Another method, no chunks, a gradient of another shape, or one that differs from central
-        differences.
+        Another method, no chunks, bounds that SciPy refuses, a gradient of another shape, or one
+        that differs from central differences.
     TypeError
         With ``jac=False``, `fun_on_chunk` returns a tuple.
 
