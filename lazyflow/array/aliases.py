@@ -3,6 +3,13 @@
 Nothing is shared here: an array is a name for an expression, and a write gives it another one. So a
 view remembers its array and how it looks at it. A write into the view is put back into the array,
 and a view whose array was written to looks again. Only what is a view in NumPy is one here.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6, chunks=3)
+    >>> every_second = x[::2]
+    >>> every_second[0] = 9
+    >>> x.compute()
+    array([9, 1, 2, 3, 4, 5])
 """
 
 from __future__ import annotations

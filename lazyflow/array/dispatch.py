@@ -2,6 +2,10 @@
 
 A module of functions imports `Array`, so arrays can't import it: a function is found by the table
 of names.py, which is also what makes it public. One of NumPy's stands under the name it has there.
+
+    >>> import numpy as np
+    >>> of_numpy(np.concatenate) is functions["concatenate"]
+    True
 """
 
 from __future__ import annotations

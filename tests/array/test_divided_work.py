@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lazyflow as lf
@@ -111,6 +111,7 @@ def test_places_in_a_long_array(n, dtype, side, seed, limit):
     asked=st.sampled_from([(), ("counts",), ("index",), ("index", "counts")]),
     scheduler=st.sampled_from(["sync", "threads"]),
 )
+@example(7, 16, "M8[D]", 1, 0, False, ("index",), "sync")  # NaT in blocks of several columns
 def test_different_elements_of_a_long_array(
     n, size, dtype, different, seed, equal_nan, asked, scheduler
 ):

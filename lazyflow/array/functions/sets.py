@@ -98,6 +98,9 @@ class Distinct(TreeReduction):
         if not self.counted:
             return self._sorted(every)
         order = every.argsort(kind="stable")  # which merges what is sorted in each table
+        if self.shape is not None and not self.equal_nan:  # NaNs are in the order of their places
+            by_place = places[1].argsort()
+            order = by_place[every[by_place].argsort(kind="stable")]
         every = every[order]
         starts = _starts(every, self.equal_nan)
         if not len(starts):
@@ -185,9 +188,12 @@ def unique(
         x = x.with_known_sizes()
     node = x.expr
     kind = node.dtype.kind
-    alike = kind == "c" or (kind == "f" and not equal_nan)  # NaNs that only places tell apart
-    values_only = not (return_index or return_inverse or return_counts)
-    if axis is not None or kind in "OV" or (alike and (return_index or return_inverse)):
+    has_places = return_index or return_inverse
+    alike = (kind == "c" and has_places) or (  # NaNs that only places tell apart
+        kind in "fmM" and return_inverse and not equal_nan
+    )
+    values_only = not (has_places or return_counts)
+    if axis is not None or kind in "OV" or alike:
         parts = _of_one_block(node, axis, bool(equal_nan), values_only)
     else:
         shape = node.shape if return_index else None

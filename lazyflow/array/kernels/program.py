@@ -4,6 +4,11 @@ A `Program` says nothing of shapes: values are numbered, first the inputs, then 
 step. It is run over blocks that broadcast against each other, by NumPy (numpy_kernels.py) or by a
 generated kernel (native/); both give the same bits. Programs are equal when their structures are:
 constants are inputs, so that programs that differ in constants share compiled kernels.
+
+``(x + 1) * 2`` has the inputs 0 (x), 1 (the 2) and 2 (the 1), and two steps; 4 is its output::
+
+    3 = add(0, 2)
+    4 = multiply(3, 1)
 """
 
 from __future__ import annotations

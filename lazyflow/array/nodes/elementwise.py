@@ -6,6 +6,11 @@ are common to all inputs (align.py). A view moves below it, to each input, unles
 elements, which are computed once instead. A cast of a constant is done at once. Of a ufunc of Numba
 the node keeps Numba's object, as the ufunc inside can't be pickled; Numba compiles the loop at the
 call.
+
+    >>> import lazyflow.array as la
+    >>> node = ((la.ones(4) + 1) * 2).expr
+    >>> node.name, [below.name for below in node.inputs]
+    ('multiply', ['add', 'const'])
 """
 
 from __future__ import annotations

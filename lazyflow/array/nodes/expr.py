@@ -6,9 +6,9 @@ lengths of the chunks of each axis, 10 ns each, and makes no blocks: these exist
 chain of a hundred thousand operations works.
 
     >>> import lazyflow.array as la
-    >>> node = (la.ones((4, 6), chunks=(2, 3)) + 1).sum(axis=0).expr
+    >>> node = (la.ones((4, 6), chunks=(2, 3)) + 1).expr
     >>> node.name, node.shape, node.chunks, [below.name for below in node.inputs]
-    ('sum', (6,), ((3, 3),), ['add'])
+    ('add', (4, 6), ((2, 2), (3, 3)), ['full', 'const'])
 """
 
 from __future__ import annotations

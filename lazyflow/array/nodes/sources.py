@@ -5,6 +5,10 @@ their own tasks, and other chunks need no copy. A slow formula keeps its chunks,
 nodes read it, one task makes each block for all. A store is an argument of the tasks that read it.
 An operand in memory is copied if it is small, else watched, so that a later write changes no result
 unnoticed.
+
+    >>> import lazyflow.array as la
+    >>> [type(x.expr).__name__ for x in (la.ones(4), la.from_array(np.zeros(4)))]
+    ['Generated', 'InMemory']
 """
 
 from __future__ import annotations

@@ -25,12 +25,18 @@ _NAME = "lazyflow-actor"  # of its threads
 
 
 class ActorInstance:
-    """The actor of this worker.
+    """The actor of this worker; messages come to it from one thread.
 
     value
         The object, once the constructor has returned.
+    checkpoint
+        How its state is saved after calls, if at all. The constructor's call sets it.
     skipped
         Numbers of calls that were cancelled, and must not begin.
+    is_async
+        Whether its calls are coroutines on one event loop.
+    waiting
+        It, as the caller's process knows it, for errors of actors that wait for each other.
     """
 
     def __init__(self, port: ports.WorkerPort) -> None:

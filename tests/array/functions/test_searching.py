@@ -254,13 +254,6 @@ def test_unique(chunks):
         assert len(found) == 4
         for one, other in zip(found, wanted, strict=True):
             check(one, other)
-    x = la.from_array(with_nan, chunks=chunks)
-    wanted = {"return_index": True, "return_inverse": True, "equal_nan": False}
-    for one, other in zip(np.unique(x, **wanted), np.unique(with_nan, **wanted), strict=True):
-        check(one, other)
-    wanted = {"return_index": True, "return_counts": True, "equal_nan": False}
-    for one, other in zip(np.unique(x, **wanted), np.unique(with_nan, **wanted), strict=True):
-        check(one, other)
     for axis in (0, 1):
         x = la.from_array(a[[0, 1, 0]], chunks=chunks)
         for one, other in zip(
@@ -270,6 +263,20 @@ def test_unique(chunks):
             np.testing.assert_array_equal(one.compute(), other.reshape(np.shape(one.compute())))
     check(la.unique(la.from_array(a, chunks=1)[0, 0]), np.unique(a[0, 0]))
     assert len(la.unique(la.from_array(a, chunks=chunks))) == 7
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "M8[s]", "m8[D]"])
+def test_what_equals_nothing_is_in_the_order_of_its_places(dtype, equal_nan):
+    rng = np.random.default_rng(0)
+    for shape in ((7,), (3, 5), (8, 7), (2, 3, 4)):
+        a = rng.integers(0, 4, shape).astype(dtype)
+        a[rng.random(shape) < 0.3] = np.array("NaT" if dtype[0] in "Mm" else "nan", dtype)
+        x = la.from_array(a, chunks=(3, 2, 3)[:a.ndim]).map_blocks(np.copy)
+        for more in ({}, {"return_inverse": True}, {"return_counts": True}):
+            asked = {"return_index": True, "equal_nan": equal_nan, **more}
+            for one, other in zip(np.unique(x, **asked), np.unique(a, **asked), strict=True):
+                check(one, other)
 
 
 @pytest.mark.parametrize("name", ["put", "place", "putmask", "copyto", "fill_diagonal"])

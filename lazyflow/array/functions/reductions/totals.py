@@ -1,6 +1,9 @@
 """Reductions by ufuncs: sums, products, extremes, whether elements are true, and any ufunc's own.
 
-Objects are reduced along axes in one chunk, as only the objects know what they make.
+A reduction takes one of three ways. Sums, products, extremes, `any` and `all` of NumPy's numbers
+are `Reduced` nodes, which fuse with the operations below them and have kernels. Other ufuncs, and
+other types, are trees of ``ufunc.reduce`` (`ByUfunc`). Objects are reduced along axes in one chunk,
+as only the objects know what they make.
 """
 
 from __future__ import annotations

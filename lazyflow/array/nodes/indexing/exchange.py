@@ -7,6 +7,13 @@ many edges as blocks squared. Then neighbouring sources are put together in grou
 sorted by where they go, and neighbouring blocks are made together of one slice of each group: for n
 blocks about 2·√n tasks and n edges more than blocks. With a memory limit, and on the workers of
 distributed, many points go through files, in which those of each reader lie in a row.
+
+Sources a to d, in two groups, and blocks 0 to 3, of which two are made together::
+
+    a, b --> [points for 0 and 1 | for 2 and 3] ---> 0, 1
+                                               \\ /
+                                               / \\
+    c, d --> [points for 0 and 1 | for 2 and 3] ---> 2, 3
 """
 
 from __future__ import annotations

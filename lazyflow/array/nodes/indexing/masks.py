@@ -4,6 +4,12 @@ Each block of the mask gives one block of the result, so the mask's chunks must 
 C order, and both arrays are rechunked if they don't. Only the values tell the lengths: all arrays
 with one mask share the same unknown lengths, which are counted once for all; in a mask that is in
 memory they are counted at the call. Views of other axes move below, to the array.
+
+    >>> import lazyflow.array as la
+    >>> x = la.arange(6, chunks=3) * 1
+    >>> chosen = x[x > 2]
+    >>> chosen.shape, chosen.with_known_sizes().chunks
+    ((None,), ((0, 3),))
 """
 
 from __future__ import annotations

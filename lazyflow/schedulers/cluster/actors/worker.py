@@ -3,6 +3,10 @@
 The engine's own actor is the few methods by which messages reach an `EngineActor`; it never sees
 the user's class, arguments or errors. Calls run in threads of lazyflow's, so the engine's loop goes
 on beside them.
+
+State: ``_waiting :: {call: inputs}``, calls whose inputs are being fetched. A call is put in when
+its fetches start and taken out when it begins, each time in one step, so there is no lock. The
+journal locks itself.
 """
 
 from __future__ import annotations

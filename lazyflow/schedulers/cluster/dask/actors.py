@@ -5,6 +5,14 @@ that worker's loop passes messages to it. The rest of distributed's actors is no
 futures are no futures elsewhere, their calls come in any order, and a call never ends if the worker
 forgot the actor. Messages go by the remote call of distributed's actors, one at a time; answers
 come with the events of the cluster, as those of groups do.
+
+State, and the only thread that changes it::
+
+    _ActorInWorker   _reply :: Future, a message whose answer is awaited, and _fetches :: {Task}:
+                     the worker's event loop. `report` comes from threads of calls, and posts there.
+    DaskLink         _is_made, _is_free: whether a message may go; _lent :: [key] for the next one;
+                     _address, _nanny: where the actor is. The engine's thread.
+    DirectWay        _met, _late :: {address}, _attempts :: {address: Task}: the client's loop.
 """
 
 from __future__ import annotations

@@ -147,7 +147,11 @@ _MAX_GROUPS = 100_000  # groups, also forgotten ones, whose beginnings are remem
 
 
 class SchedulerPart(SchedulerPlugin):
-    """Has the scheduler forget impossible places, and count how often groups begin."""
+    """Has the scheduler forget impossible places, and count how often groups begin.
+
+    State, which the scheduler's event loop alone changes: ``_begun :: {key: runs}``, the latest
+    groups that began, and ``_with_files :: {client}``, whose files workers may have.
+    """
 
     name = "lazyflow"
     idempotent = True

@@ -4,6 +4,19 @@ An actor is a Ray actor in a process of its own, with two threads of Ray's: with
 their place each message would take a third of a millisecond more. `RemoteActor`, which knows the
 calls that have run, starts it again, not Ray. Ray returns only results of calls, so `exchange`
 brings messages there, and returns when there are reports or it is called again.
+
+State in the actor's process, which both threads of Ray's and those of the actor's calls change::
+
+    _next :: int, _early :: {serial: messages}   under `_taking`: messages are handled by serial,
+                                                 those that overtook others wait in `_early`
+    _owed :: int                                 under `_news`, as all that follows: answers that
+                                                 the caller has yet to get
+    _reports :: [bytes]                          reports since the last reply
+    _values, _states :: {call: PackedValue}      what Ray is to keep of these
+    _turn :: int                                 the latest call of `exchange`; earlier ones return
+
+State in the caller's, which the engine's thread alone changes: ``_serial`` of the next message,
+``_there``, calls of `exchange` under way (two at most), and the references of values that came.
 """
 
 from __future__ import annotations

@@ -3,6 +3,10 @@
 A group of tasks is one Ray task. Its results are the outcome, or the parts of that, which stay in
 Ray's store, and the report, which comes to the caller. Ray computes lost outcomes again by itself,
 and runs a group again whose worker died; both count as runs of the group.
+
+The engine's thread has all state of groups (engine.py). A thread that watches Ray's process sets
+`_is_gone` when that ends, before it posts the end of the runs: nothing may call Ray then. The
+scheduler has its engine, and the folder of a Ray that it has started, under `_lock`.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class ProcessPort(HostPort):
         self.driver = self.keeper = driver
         self.post = driver.loop.post_always
         self.encode = driver.memory.encode
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # any thread asks for the node of a call: there is one
 
     def why_closed(self, label: str) -> BaseException:
         if self.driver.is_left:

@@ -3,6 +3,14 @@
 A parcel is for calls that take microseconds each, where a task takes a hundred. When one of them
 takes long after all, the worker gives back the calls that it has not begun and sends the outcomes
 of the others at once: a call may wait for another one that was sent with it.
+
+State of this process::
+
+    _running :: _Parcel         the one that the main thread runs; the thread that answers the
+                                parent takes calls out of it, under no lock: both pop from deques
+    _lock                       a report of a parcel is sent before its end
+    _functions :: {digest: f}   functions of calls that came lately; the main thread's
+    _started :: {digest}        initializers that were called, once each, under `_starting`
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The functions by name, and the text of LLVM's functions for them.
 
-Sine, cosine and tangent subtract quarter turns from their argument, and compute polynomials of the
-rest.
+`FORMULAS` has them by NumPy's ufunc: exponentials, logarithms, powers, roots and hyperbolic
+functions (powers.py), and, here, sine, cosine and tangent, which subtract quarter turns from their
+argument and compute polynomials of the rest, quotients and remainders. `OWN` has the names of those
+that kernels of whole arrays compute, too; ufuncs.py fills it when it is loaded.
 """
 
 from __future__ import annotations
