@@ -158,7 +158,7 @@ def __getattr__(name: str) -> Any:
 
         found = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
         return found
-    from lazyflow.interop.names import words_for
+    from lazyflow.api.hints import words_for
 
     hint = words_for(name) or config.nearest(name, [*__all__, *_MODULES])
     raise AttributeError(f"module 'lazyflow' has no attribute {name!r}{hint}")

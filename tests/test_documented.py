@@ -108,6 +108,7 @@ def test_estimators_and_solvers_have_examples():
 def test_searches_have_examples():
     pytest.importorskip("sklearn")
     assert {name for name, obj in public(tune).items() if not has_example(obj)} == set()
+    assert without_example({"SearchResult": tune.SearchResult}) == set()
 
 
 def test_every_name_of_arrays_has_an_example():

@@ -17,6 +17,7 @@ A wait that is interrupted or times out cancels only work that the waiting call 
 
 The modules; each imports only those above it, and a test checks this::
 
+    hints            what to type instead of names and keywords of dask.distributed
     graph_pickle     lazy values as bytes
     evaluate         `compute`, `persist`, `optimize`, `is_lazy`: their arguments and keywords, and
                      runs of plans: started, waited for, left in the background, retried

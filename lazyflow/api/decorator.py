@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from lazyflow.api.collection import Collection
 from lazyflow.api.evaluate import OF_ENGINES
 from lazyflow.api.graph_pickle import pickled_as
+from lazyflow.api.hints import words_for_keyword
 from lazyflow.api.lazy import Delayed
 from lazyflow.config import nearest
 from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds
 from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
 from lazyflow.graph.task import VALUE, Task, function_name
-from lazyflow.interop.names import words_for_keyword
 from lazyflow.schedulers.core.coroutines import Awaited
 from lazyflow.schedulers.core.errors.words import check_hidden, summary
 

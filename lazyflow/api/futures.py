@@ -39,6 +39,7 @@ from lazyflow.api.evaluate import (
     scheduler_or_default,
     start_background,
 )
+from lazyflow.api.hints import unknown_keyword
 from lazyflow.api.lazy import Delayed, table_html
 from lazyflow.api.waiting import woken_by
 from lazyflow.errors import SerializationError, TaskTimeout
@@ -48,7 +49,6 @@ from lazyflow.graph.kinds import ARRAY, ATOM, COLLECTION, FRAME, IMMUTABLE, ITER
 from lazyflow.graph.options import check_options
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, function_name, place_text
-from lazyflow.interop.names import unknown_keyword
 from lazyflow.logs import ERROR, log
 from lazyflow.schedulers.core.base import Puts, provides
 from lazyflow.schedulers.core.coroutines import finished

@@ -1,5 +1,4 @@
-"""Other libraries' lazy objects: `dask` has those of dask, and futures of engines; `names` maps
-names of distributed to those of lazyflow.
+"""Other libraries' lazy objects: `dask` has those of dask, and futures of engines.
 
 `joblib` registers lazyflow as a backend of joblib; `dask_graphs` has schedulers for dask,
 `dask_collections` turns lazyflow's values and arrays into dask's, and back.

@@ -82,7 +82,17 @@ class SearchResult:
             raise over[0].error
 
     def ranked(self) -> list[Trial]:
-        """Return the trials that have reported the metric and not failed, best first."""
+        """Return the trials that have reported the metric and not failed, best first.
+
+        Examples
+        --------
+        >>> from lazyflow import tune
+        >>> space = {"x": tune.grid_search([0, 1, 2])}
+        >>> result = tune.run(lambda c: (c["x"] - 2) ** 2, space, num_samples=1, metric="loss",
+        ...                   scheduler="sync", verbose=0)
+        >>> [trial.config["x"] for trial in result.ranked()]
+        [2, 1, 0]
+        """
         losses = [
             (loss(t.value(self.metric), self.sign), t.number, t)
             for t in self.trials if t.status != FAILED
@@ -97,6 +107,15 @@ class SearchResult:
         ------
         LookupError
             No trial that did not fail has reported a number.
+
+        Examples
+        --------
+        >>> from lazyflow import tune
+        >>> space = {"x": tune.grid_search([0, 1, 2])}
+        >>> result = tune.run(lambda c: (c["x"] - 1) ** 2, space, num_samples=1, metric="loss",
+        ...                   scheduler="sync", verbose=0)
+        >>> result.best.config
+        {'x': 1}
         """
         ranked = self.ranked()
         if not ranked:
@@ -107,11 +126,31 @@ class SearchResult:
 
     @property
     def errors(self) -> dict[int, BaseException]:
-        """The errors of failed trials, by number."""
+        """The errors of failed trials, by number.
+
+        Examples
+        --------
+        >>> from lazyflow import tune
+        >>> space = {"x": tune.grid_search([0, 1, 2])}
+        >>> result = tune.run(lambda c: 1 / c["x"], space, num_samples=1, metric="loss",
+        ...                   scheduler="sync", verbose=0)
+        >>> result.errors
+        {0: ZeroDivisionError('division by zero')}
+        """
         return {t.number: t.error for t in self.trials if t.error is not None}
 
     def to_pandas(self) -> Any:
-        """Return a DataFrame: a row for each trial, its newest metrics, and its parameters."""
+        """Return a DataFrame: a row for each trial, its newest metrics, and its parameters.
+
+        Examples
+        --------
+        >>> from lazyflow import tune
+        >>> space = {"x": tune.grid_search([0, 1, 2])}
+        >>> result = tune.run(lambda c: c["x"] ** 2, space, num_samples=1, metric="loss",
+        ...                   scheduler="sync", verbose=0)
+        >>> result.to_pandas()[["config/x", "loss"]].to_dict("list")
+        {'config/x': [0, 1, 2], 'loss': [0, 1, 4]}
+        """
         import pandas as pd
 
         rows = [
@@ -140,6 +179,15 @@ class SearchResult:
             There is no such plot, or no trial has reported a number.
         ImportError
             Bokeh, or Optuna for ``"importance"``, is not installed.
+
+        Examples
+        --------
+        >>> from lazyflow import tune
+        >>> space = {"x": tune.grid_search([0, 1, 2])}
+        >>> result = tune.run(lambda c: c["x"] ** 2, space, num_samples=1, metric="loss",
+        ...                   scheduler="sync", verbose=0)
+        >>> type(result.plot()).__name__
+        'figure'
         """
         ranked = self.ranked()
         if not ranked:
