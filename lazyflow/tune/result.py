@@ -72,7 +72,15 @@ class SearchResult:
         self.was_interrupted = False
 
     def check(self) -> None:
-        """Raise the first error if all ended trials have failed."""
+        """Raise the first error if all ended trials have failed.
+
+        Examples
+        --------
+        >>> from lazyflow import tune
+        >>> result = tune.run(lambda c: c["x"] ** 2, {"x": tune.grid_search([0, 1])},
+        ...                   num_samples=1, metric="loss", scheduler="sync", verbose=0)
+        >>> result.check()
+        """
         over = [trial for trial in self.trials if trial.is_over]
         if over and all(trial.status == FAILED for trial in over) and over[0].error is not None:
             over[0].error.add_note(
