@@ -175,8 +175,10 @@ class DelayedFunction(Delayed[Callable[P, R_co]], _Unfinished, Generic[P, R_co])
         return super().__getattr__(name)
 
     def _with_retries(self, retries: int) -> DelayedFunction[P, R_co]:
-        options = self._called_options.replace(retries=retries, explicit=("retries",))
-        return make_function(self._args[0], options, self._traverse)
+        options = self._called_options
+        explicit = (*options.explicit, "retries")
+        changed = options.replace(retries=retries, explicit=explicit)
+        return make_function(self._args[0], changed, self._traverse)
 
     @property
     def __wrapped__(self) -> Callable[P, R_co]:
@@ -221,6 +223,7 @@ def _function_again(data: bytes) -> DelayedFunction:
 
 
 def make_function(func: Any, options: Options, traverse: bool) -> DelayedFunction:
+    """Return a function made lazy, whose calls have these options."""
     if type(func) in _MAY_BE_ASYNC and _is_async(func):
         func = Awaited(func)
     leaf = _new(_Unfinished)
