@@ -28,7 +28,7 @@ from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.kinds import ATOM, COLLECTION, DICTVIEW, FOREIGN, ITERATOR, LAZY, kinds
 from lazyflow.graph.options import DEFAULT, Options, annotation, check_options
 from lazyflow.graph.task import VALUE, Task, function_name
-from lazyflow.schedulers.core.coroutines import Awaited
+from lazyflow.schedulers.core.coroutines import Awaited, finished
 from lazyflow.schedulers.core.errors.words import check_hidden, summary
 
 P = ParamSpec("P")
@@ -253,12 +253,12 @@ def _is_async(func: Any) -> bool:
     return code is not None and bool(code.co_flags & _CO_COROUTINE)
 
 
-class _NoArgument:
+class _NotGiven:
     def __repr__(self) -> str:
-        return "<nothing>"
+        return "<not given>"
 
 
-_NO_ARGUMENT: Any = _NoArgument()
+_NOT_GIVEN: Any = _NotGiven()
 
 
 @overload
@@ -286,19 +286,19 @@ def delayed(obj: list[Delayed[T]], **options: Unpack[_DelayedOptions]) -> Delaye
 @overload
 def delayed(obj: T, **options: Unpack[_DelayedOptions]) -> Delayed[T]: ...
 def delayed(
-    obj: Any = _NO_ARGUMENT,
+    obj: Any = _NOT_GIVEN,
     *,
     name: str | None = None,
     pure: bool = False,
     nout: int | None = None,
     traverse: bool = True,
     mutates: bool = False,
-    retries: int | None = None,
+    retries: int = _NOT_GIVEN,
     crash_retries: int | None = None,
-    priority: int | None = None,
+    priority: int = _NOT_GIVEN,
     resources: Mapping[str, float] | None = None,
     workers: str | int | Iterable[str | int] | None = None,
-    hide: bool | str | Iterable[str] | None = None,
+    hide: bool | str | Iterable[str] = _NOT_GIVEN,
     num_returns: int | None = None,
     **unknown: Any,
 ) -> Any:
@@ -368,9 +368,9 @@ def delayed(
     3
     """
     if (
-        name is None and nout is None and not pure and not mutates and retries is None
-        and priority is None and traverse and crash_retries is None and resources is None
-        and workers is None and hide is None and num_returns is None and not unknown
+        name is None and nout is None and not pure and not mutates and retries is _NOT_GIVEN
+        and priority is _NOT_GIVEN and traverse and crash_retries is None and resources is None
+        and workers is None and hide is _NOT_GIVEN and num_returns is None and not unknown
     ):
         if callable(obj) and kinds[type(obj)] == ATOM:
             return make_function(obj, DEFAULT, True)
@@ -387,16 +387,17 @@ def delayed(
                 raise TypeError(f"nout={nout} and num_returns={num_returns}: pass one of them")
             nout = num_returns
         words: dict[str, Any] = {
-            "retries": retries, "crash_retries": crash_retries, "priority": priority,
-            "resources": resources, "workers": workers, "hide": hide,
+            "crash_retries": crash_retries, "resources": resources, "workers": workers,
         }
         given = {word: value for word, value in words.items() if value is not None}
+        words = {"retries": retries, "priority": priority, "hide": hide}
+        given |= {word: value for word, value in words.items() if value is not _NOT_GIVEN}
         check_options(nout=nout, label=name, **given)
         explicit = tuple([word for word, value in given.items() if not value])
         options = Options(
             label=name, pure=pure, nout=nout, mutates=mutates, explicit=explicit, **given
         )
-    if obj is _NO_ARGUMENT:
+    if obj is _NOT_GIVEN:
         return lambda func: _decorated(func, options, traverse)
     return _lazy(obj, options, traverse, name)
 
@@ -544,7 +545,8 @@ def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every
     Parameters
     ----------
     op
-        An associative function of two values, such as `operator.add`.
+        An associative function of two values, such as `operator.add`. The options of a delayed
+        one are those of each task.
     parts
         Futures, lazy and plain values; at least one.
     split_every
@@ -578,21 +580,31 @@ def tree_reduce(op: Callable[[Any, Any], Any], parts: Iterable[Any], split_every
     level = list(parts)
     if not level:
         raise ValueError("tree_reduce() got no parts; pass at least one value")
-    fold = delayed(functools.partial(_fold, op), name=f"reduce by {_name(op)}")
     if len(level) == 1:
         return delayed(level[0])
-    call, options = fold.__wrapped__, fold._called_options
+    call, own, traverse = op, DEFAULT, True
+    if isinstance(op, DelayedFunction):
+        call, own, traverse = op.__wrapped__, op._called_options, op._traverse
+    options = own.replace(
+        label=f"reduce by {own.label or _name(op)}", nout=None, hide=bool(own.hide)
+    )
+    fold = functools.partial(_fold, call)
     while len(level) > 1:
         folds = []
         for i in range(0, len(level) - 1, split_every):
             few = tuple(level[i : i + split_every])
-            folds.append(new_task(Delayed, call, few, {}, options, depth=2))  # the user's line
+            folds.append(  # the user's line is two frames above
+                new_task(Delayed, fold, few, {}, options, traverse=traverse, depth=2)
+            )
         level = [*folds, *level[len(folds) * split_every :]]
     return level[0]
 
 
 def _fold(op: Callable[[Any, Any], Any], *parts: Any) -> Any:
-    return functools.reduce(op, parts)
+    found = parts[0]
+    for part in parts[1:]:
+        found = finished(op(found, part))
+    return found
 
 
 def _name(op: Any) -> str:

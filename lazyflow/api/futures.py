@@ -46,7 +46,7 @@ from lazyflow.errors import SerializationError, TaskTimeout
 from lazyflow.graph.arguments import read_only
 from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.kinds import ARRAY, ATOM, COLLECTION, FRAME, IMMUTABLE, ITERATOR, LAZY, kinds
-from lazyflow.graph.options import check_options
+from lazyflow.graph.options import annotation, check_options
 from lazyflow.graph.plan import make_plan
 from lazyflow.graph.task import HELD, Task, function_name, place_text
 from lazyflow.logs import ERROR, log
@@ -401,15 +401,21 @@ at_fork(after_in_child=_in_fork)
 # -- functions that return futures: `submit` and `map` start calls, `put` shares a value
 
 
-def started(tasks: Sequence[Task], options: RunOptions) -> list[Future]:
-    """Start tasks that run to their ends even when their futures are dropped."""
+def started(
+    tasks: Sequence[Task], options: RunOptions, made_at: Sequence[Task] | None = None
+) -> list[Future]:
+    """Start tasks that run to their ends even when their futures are dropped.
+
+    made_at
+        Tasks that were made at the lines that the futures show.
+    """
     _, inners = start_background(make_plan(tasks, options.optimize_graph), options)
     futures = []
-    for inner, task in zip(inners, tasks, strict=True):
+    for inner, task, there in zip(inners, tasks, made_at or tasks, strict=True):
         if not inner.done():
             unfinished.add(inner)  # a run holds its futures weakly
             inner.add_callback(unfinished.discard)
-        future: Future[Any] = Future(inner, new_leaf(Delayed, HELD, inner, made_at=task))
+        future: Future[Any] = Future(inner, new_leaf(Delayed, HELD, inner, made_at=there))
         remember(inner, task, future)
         futures.append(future)
     return futures
@@ -469,7 +475,8 @@ def submit(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     check_keywords(func, kwargs)
     task = _call_of(_made_lazy(func, "submit"), args, kwargs)
     if task._options.nout is not None:
-        return tuple(started(list(task), options))
+        items = list(task)
+        return tuple(started(items, options, [task] * len(items)))
     return started([task], options)[0]
 
 
@@ -514,7 +521,8 @@ def map(
     batch
         How many calls make one task. ``"auto"``: one; schedulers with expensive messages then
         send several tasks in a message, depending on their measured durations. With a number, an
-        error in one call fails its whole batch.
+        error in one call fails its whole batch. Calls that edit their arguments (``mutates=True``)
+        or take lazy ones as they are (``traverse=False``) are tasks of their own.
     scheduler, num_workers
         As for `compute`.
     retries
@@ -549,21 +557,26 @@ def map(
         check_options(retries=retries)
         lazy = lazy._with_retries(retries)
     tasks: list[Task] = []
-    if batch == "auto" or batch == 1:
+    single = lazy._called_options
+    if batch == "auto" or batch == 1 or single.mutates or not lazy._traverse:
         for item in items:  # a comprehension would be a frame between, until Python 3.12
             tasks.append(_call_of(lazy, item, {}))  # noqa: PERF401
         return started(tasks, options)
     assert isinstance(batch, int)
-    single = lazy._called_options
+    if (annotated := annotation.get()) is not None:
+        single = annotated.apply(single)
     named = single.label or function_name(lazy.__wrapped__)
+    places: list[Task] = []
     for start in range(0, len(items), batch):
         part = items[start : start + batch]
         own = single.replace(
             label=f"{named} x {len(part)}", nout=len(part), hide=bool(single.hide)
         )
         many = make_function(_call_each, own, lazy._traverse)
-        tasks += list(_call_of(many, (lazy.__wrapped__, part), {}))
-    return started(tasks, options)
+        task = _call_of(many, (lazy.__wrapped__, part), {})
+        tasks += list(task)
+        places += [task] * len(part)
+    return started(tasks, options, places)
 
 
 def _call_each(func: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[Any]:

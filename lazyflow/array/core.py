@@ -369,8 +369,13 @@ class Array(Collection, AsObjects, Aliased, FunctionMethods, NDArrayOperatorsMix
     view = FunctionMethod("view_as")
     __setitem__ = FunctionMethod("set_item")
 
-    def __rmatmul__(self, other: Any) -> Any:
-        return functions["matmul"](other, self)
+    def __imatmul__(self, other: Any) -> Any:
+        if not self.ndim or np.ndim(other) < 2:
+            raise ValueError(
+                "inplace matrix multiplication requires the first operand to have at least one and "
+                "the second at least two dimensions."
+            )
+        return super().__imatmul__(other)
 
 
 def _from_tasks(

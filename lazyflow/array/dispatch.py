@@ -46,8 +46,7 @@ class NamedFunctions(dict[str, Any]):
             found = with_lengths(found, name)
             found.__module__, found.__qualname__ = __name__, name  # where pickle finds this one
             found.__name__ = _METHODS.get(name, name)  # by which it finds bound methods
-        self[name] = found
-        return found
+        return self.setdefault(name, found)  # another thread may have made one meanwhile
 
 
 functions = NamedFunctions()

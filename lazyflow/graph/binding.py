@@ -80,8 +80,8 @@ from lazyflow.graph.kinds import (
     TUPLE,
     kinds,
 )
-from lazyflow.graph.options import DEFAULT, NAMED, Options, annotation
-from lazyflow.graph.task import Task, height_over
+from lazyflow.graph.options import DEFAULT, HIDDEN, NAMED, Options, annotation
+from lazyflow.graph.task import Task, height_over, is_hidden
 from lazyflow.services import service
 
 # -- iterators among arguments ------------------------------------------------------------
@@ -636,6 +636,8 @@ def new_leaf(
     leaf._options = DEFAULT if key is None else NAMED
     if made_at is not None:
         leaf._code, leaf._lasti = made_at._code, made_at._lasti
+        if is_hidden(made_at):
+            leaf._options = HIDDEN if key is None else NAMED.replace(hide=True)
     else:
         frame = sys._getframe(depth)
         leaf._code, leaf._lasti = frame.f_code, frame.f_lasti

@@ -222,7 +222,12 @@ NAMED = Options(named=True)
 #: The options of operators, attributes and items.
 OPERATOR = Options(operator=True)
 
-_names_of_constants = {DEFAULT: "DEFAULT", NAMED: "NAMED", OPERATOR: "OPERATOR"}
+#: The options of a value that errors, drawings and pages do not show.
+HIDDEN = Options(hide=True)
+
+_names_of_constants = {
+    DEFAULT: "DEFAULT", NAMED: "NAMED", OPERATOR: "OPERATOR", HIDDEN: "HIDDEN",
+}
 
 
 class Annotation:

@@ -108,6 +108,15 @@ def call_arguments(task: Task, given: list[Any]) -> tuple[list[Any], dict[str, A
     return (given if task._inputs else list(task._args)), {}
 
 
+def is_hidden(value: Any) -> bool:
+    """Tell whether something is the result of a task that hides it, or an item of one."""
+    while isinstance(value, Task) and value._options.hide is not True:
+        if not value._options.operator or not value._inputs:
+            return False
+        value = value._inputs[0]
+    return isinstance(value, Task)
+
+
 def is_leaf(task: Task) -> bool:
     """Tell whether a task is a value rather than a call."""
     return task._func is VALUE or task._func is HELD

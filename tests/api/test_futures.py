@@ -315,6 +315,20 @@ def test_map_keeps_the_options_of_the_function(batch: Any) -> None:
         lazyflow.map(own, [-1, -2], batch=batch, scheduler="threads")
 
 
+@pytest.mark.parametrize("batch", ["auto", 2])
+def test_calls_of_map_share_nothing_that_they_edit(scheduler: str, batch: Any) -> None:
+    def with_one(given: Any) -> Any:
+        given += [1]
+        return given
+
+    for shared in ([0], lazyflow.put([0])):
+        own = delayed(with_one, mutates=True)
+        assert [f.result() for f in lazyflow.map(own, [shared] * 3, batch=batch)] == [[0, 1]] * 3
+    whole = delayed(lambda x: type(x).__name__, traverse=False)
+    found = lazyflow.map(whole, [delayed(1), submit(abs, -1), 2], batch=batch)
+    assert [f.result() for f in found] == ["int"] * 3
+
+
 def test_as_completed_gives_them_as_they_come(scheduled: str) -> None:
     gate = Gate()
     late = submit(opened, gate, "late")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import lazyflow
 from lazyflow import config, delayed, put, tree_reduce
+from lazyflow.testing.signals import Tally
 
 
 @pytest.fixture(params=SCHEDULERS)
@@ -39,3 +40,27 @@ def test_mistakes_of_tree_reduce() -> None:
         tree_reduce(operator.add, [1, 2], 1)
     with pytest.raises(TypeError, match="got list of 2 as the function"):
         tree_reduce([1, 2], operator.add)  # type: ignore[arg-type]
+
+
+def test_options_of_a_delayed_function_are_those_of_each_fold():
+    calls = Tally()
+
+    def add(x, y):
+        calls.add(x)
+        return x + y
+
+    pure = delayed(add, pure=True, name="sum")
+    folds = [tree_reduce(pure, range(20), split_every=3) for _ in range(2)]
+    assert lazyflow.compute(*folds, scheduler="sync") == (190, 190)
+    assert len(calls) == 19
+    assert "reduce by sum" in repr(folds[0])
+    with pytest.raises(ValueError, match=r"asks for workers=\['w3'\]"):
+        tree_reduce(delayed(add, workers="w3"), [1, 2]).compute(scheduler="threads")
+
+
+def test_coroutines_reduce():
+    async def add(x, y):
+        return x + y
+
+    for op in (add, delayed(add)):
+        assert tree_reduce(op, range(20), split_every=3).compute() == 190

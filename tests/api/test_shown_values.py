@@ -1,5 +1,6 @@
 """What is given to a task is shown where the user wants it shown, and nowhere else."""
 
+import operator
 import re
 
 import pytest
@@ -193,3 +194,34 @@ class TestPages:
         with config.set(show_values="none"):
             assert repr(delayed(login)("bob", SECRET)) == "<Delayed login(str, str)>"
             assert repr(delayed(SECRET)) == "<Delayed str>"
+
+
+def told(_, password):
+    return password
+
+
+def uses(value):
+    raise ValueError("wrong")
+
+
+HIDDEN_RESULTS = {
+    "a call": lambda call: call(1, "SECRET"),
+    "persisted": lambda call: lazyflow.persist(call(1, "SECRET"))[0],
+    "submitted": lambda call: lazyflow.submit(call, 1, "SECRET"),
+    "one of map": lambda call: lazyflow.map(call, [1, 2], ["SECRET"] * 2)[0],
+    "one of a batch": lambda call: lazyflow.map(call, [1, 2], ["SECRET"] * 2, batch=2)[0],
+    "an item": lambda call: call(1, ["SECRET"])[0],
+    "a persisted item": lambda call: lazyflow.persist(call(1, [["SECRET"]])[0])[0][0],
+    "a value": lambda call: lazyflow.persist(delayed("SECRET", hide=True))[0],
+    "a fold": lambda call: lazyflow.tree_reduce(delayed(operator.add, hide=True), ["SEC", "RET"]),
+}
+
+
+@pytest.mark.parametrize("made", HIDDEN_RESULTS)
+def test_hidden_results_stay_hidden_however_they_are_kept(made):
+    value = HIDDEN_RESULTS[made](delayed(told, hide=True))
+    assert "SEC" not in repr(value)
+    with pytest.raises(ValueError, match="wrong") as failed:
+        delayed(uses)(value).compute(scheduler="sync")
+    assert any("uses(<hidden>)" in note for note in failed.value.__notes__)
+    assert not any("SEC" in note for note in failed.value.__notes__)

@@ -276,3 +276,14 @@ def test_operands_that_have_no_ufuncs_are_asked_first(word):
     operation = divmod if word == "divmod" else getattr(operator, f"__{word}__")
     for x in (la.ones((2, 2), dtype=int), np.ones((2, 2), int), la.ma.masked_equal(la.ones(2), 3)):
         assert operation(x, Answering()) == operation(Answering(), x) == "asked"
+
+
+def test_products_in_place_take_matrices_only():
+    for a, b in ((np.ones((3, 3)), np.ones(3)), (np.ones(3), np.ones(3))):
+        for x in (a.copy(), la.from_array(a, chunks=2)):
+            with pytest.raises(ValueError, match="inplace matrix multiplication requires"):
+                x @= b
+    x = la.from_array(np.arange(9.0).reshape(3, 3), chunks=2)
+    wanted = x.compute() @ x.compute()
+    x @= x
+    np.testing.assert_array_equal(x.compute(), wanted)

@@ -12,7 +12,7 @@ from typing import Any
 
 from lazyflow import config
 from lazyflow.graph.kinds import ATOM
-from lazyflow.graph.task import Task, call_arguments, function_name, task_name
+from lazyflow.graph.task import Task, call_arguments, function_name, is_hidden, task_name
 
 _SCALARS = (int, float, complex, bool, str, bytes, type(None))
 _LONGEST = 60  # characters of one argument
@@ -114,7 +114,7 @@ def call_in_words(task: Task, words: Sequence[str] | None) -> str:
 def _without_hidden(task: Task, words: Sequence[str]) -> Sequence[str]:
     """Return the words with another in the place of those that the user hides."""
     hide = task._options.hide
-    if not hide and not any(each._options.hide for each in task._inputs):
+    if not hide and not any(map(is_hidden, task._inputs)):
         return words
     try:
         args, kwargs = call_arguments(task, list(task._inputs))
@@ -122,19 +122,14 @@ def _without_hidden(task: Task, words: Sequence[str]) -> Sequence[str]:
         return [_HIDDEN]
     position, keyword = _hiding(task._func, hide)
     kept = [
-        _HIDDEN if position(at) or _is_hidden(value) else word
+        _HIDDEN if position(at) or is_hidden(value) else word
         for at, (value, word) in enumerate(zip(args, words, strict=False))
     ]
     kept += [
-        f"{name}={_HIDDEN}" if keyword(name) or _is_hidden(value) else word
+        f"{name}={_HIDDEN}" if keyword(name) or is_hidden(value) else word
         for (name, value), word in zip(kwargs.items(), words[len(args) :], strict=False)
     ]
     return [*kept, *words[len(kept) :]]  # "... more"
-
-
-def _is_hidden(value: Any) -> bool:
-    """Tell whether an argument is the result of a task that is hidden as a whole."""
-    return isinstance(value, Task) and value._options.hide is True
 
 
 def _hiding(
