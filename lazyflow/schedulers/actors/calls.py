@@ -417,11 +417,12 @@ class PackedCall:
     """
 
     __slots__ = (
-        "arguments", "binding", "call", "error", "flags", "futures", "is_over", "missing",
-        "sources", "values",
+        "_untaken", "arguments", "binding", "call", "error", "flags", "futures", "is_over",
+        "missing", "sources", "values",
     )
 
     def __init__(self, call: ActorCall) -> None:
+        self._untaken = [None]
         self.call = call
         self.arguments: Any = None
         self.flags = 0
@@ -436,6 +437,14 @@ class PackedCall:
             self.sources = tuple([places[id(f)] for f in call.inputs])
         self.values: list[Any] = [MISSING] * len(self.futures)
         self.missing = [None] * len(self.futures)
+
+    def take(self) -> bool:
+        """Tell whether it is this thread that sends the call, or fails it: only the first one."""
+        try:
+            self._untaken.pop()
+        except IndexError:
+            return False
+        return True
 
     def gather(self, host: Any) -> None:
         """Fill in the inputs that are done, by ``host.port``, and subscribe to the others.

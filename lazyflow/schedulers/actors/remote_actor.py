@@ -153,7 +153,9 @@ class RemoteActor:
         item = PackedCall(call)
         self._pack(item)
         self.port.post(self._accept, item)
-        if self.is_over:  # then the posted step may never run
+        # Then the posted step may never run; or it has: the call itself may have ended the actor
+        # meanwhile, and must not be said to have been refused.
+        if self.is_over and item.take():
             self._turn_away(call)
 
     def _turn_away(self, call: ActorCall) -> None:
@@ -396,6 +398,8 @@ class RemoteActor:
     # -- calls ------------------------------------------------------------------------------
 
     def _accept(self, item: PackedCall) -> None:
+        if not item.take():
+            return
         if item.flags & BLOB:
             self.port.own(item.arguments)
         if self.error is not None:

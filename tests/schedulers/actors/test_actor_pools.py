@@ -98,6 +98,27 @@ def dies_at(wrong: int) -> Any:
     return lambda actor, k: actor.die("SIGKILL") if k == wrong else actor.total(k)
 
 
+def test_a_call_that_has_ended_its_actor_before_its_caller_goes_on_was_not_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pool would make it again, with the next actor, which would end, too."""
+    with config.set(scheduler="processes"):
+        one = Counter.options(restarts=0)()
+    assert one.total(1).result() == 1
+    host = one._core.host
+    post = host.port.post
+
+    def post_and_wait(*step: Any) -> None:
+        post(*step)
+        assert until(lambda: host.is_over)
+
+    monkeypatch.setattr(host.port, "post", post_and_wait)
+    future = one.die("SIGKILL")
+    with pytest.raises(WorkerDied, match="while it ran Counter.die"):
+        future.result()
+    assert not future._inner.was_refused
+
+
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_an_actor_that_dies_loses_the_call_that_it_ran_and_no_other(
     remote: str, restarts: int
