@@ -126,27 +126,22 @@ from lazyflow.api.evaluate import compute as compute
 from lazyflow.api.evaluate import persist as persist
 from lazyflow.array.core import Array as Array
 from lazyflow.array.dispatch import functions as _functions
-from lazyflow.array.names import MODULES, OF_NUMPY, PUBLIC, by_name
+from lazyflow.array.names import MODULES, OF_NUMPY, PUBLIC, UFUNCS, by_name
 
 __array_api_version__ = "2024.12"
 
-_UFUNCS = {
-    name for name, found in vars(np).items()
-    if isinstance(found, np.ufunc) and found.signature is None
-}
-
 _BY_NAME = by_name(PUBLIC)
-_PUBLIC = {"compute", "persist", *_BY_NAME, *_UFUNCS, *MODULES, *OF_NUMPY.split()}
+_PUBLIC = {"compute", "persist", *_BY_NAME, *UFUNCS, *MODULES, *OF_NUMPY.split()}
 
 #: A star gets all but what Python has under the same name: ``sum`` stays Python's.
 __all__ = sorted(name for name in _PUBLIC if not (hasattr(builtins, name) or name[0] == "_"))
 
 
 def __getattr__(name: str) -> Any:
-    if name in _UFUNCS:
-        from lazyflow.array.functions.ufuncs import UFUNCS
+    if name in UFUNCS:
+        from lazyflow.array.functions.ufuncs import BY_NAME
 
-        found: Any = UFUNCS[name]
+        found: Any = BY_NAME[name]
     elif name in _BY_NAME:
         found = _functions[name]
     elif name in _PUBLIC and name not in MODULES:

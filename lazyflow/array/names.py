@@ -124,6 +124,12 @@ HELPERS: dict[str, str] = {
     "users.map_blocks": "Blocks map_blocks_of",
 }
 
+#: NumPy's ufuncs of single elements; other packages put names of theirs into its module.
+UFUNCS = frozenset(
+    name for name in np.__all__
+    if isinstance(found := vars(np).get(name), np.ufunc) and found.signature is None
+)
+
 #: Modules that are public themselves.
 MODULES = ("fft", "linalg", "ma", "overlap", "random", "stats")
 

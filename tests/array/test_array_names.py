@@ -222,3 +222,14 @@ def test_methods_show_the_parameters_and_the_help_of_their_functions(name):
     _, *wanted = inspect.signature(function).parameters.values()
     assert [*inspect.signature(method).parameters.values()] == wanted
     assert method.__doc__ == function.__doc__
+
+
+def test_names_that_others_put_into_numpys_module_are_not_public():
+    """numexpr does so: which names there are must not depend on what was imported before."""
+    code = """
+import numpy as np
+np.expm1x = np.expm1
+import lazyflow.array as la
+assert not hasattr(la, "expm1x") and "expm1x" not in dir(la) and hasattr(la, "expm1")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -22,6 +22,7 @@ from lazyflow.array.functions.arguments import as_array
 from lazyflow.array.functions.elementwise import call_ufunc
 from lazyflow.array.functions.reductions import totals
 from lazyflow.array.functions.reductions.totals import ufunc_accumulate, ufunc_reduce
+from lazyflow.array.names import UFUNCS
 from lazyflow.array.nodes.elementwise import owner
 from lazyflow.array.nodes.selection import Selection
 from lazyflow.array.nodes.views import view
@@ -141,8 +142,4 @@ class UFunc:
 
 
 #: All ufuncs of NumPy that work element by element, by name.
-UFUNCS: dict[str, UFunc] = {
-    name: UFunc(found)
-    for name, found in vars(np).items()
-    if isinstance(found, np.ufunc) and found.signature is None
-}
+BY_NAME: dict[str, UFunc] = {name: UFunc(getattr(np, name)) for name in UFUNCS}
