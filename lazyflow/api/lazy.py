@@ -21,7 +21,14 @@ from lazyflow.api.evaluate import RunOptions
 from lazyflow.graph import plan
 from lazyflow.graph.binding import new_leaf, new_task
 from lazyflow.graph.items import annotated_class, annotated_length, items_of
-from lazyflow.graph.options import DEFAULT, NAMED, OPERATOR, Options, annotation
+from lazyflow.graph.options import (
+    DEFAULT,
+    HIDDEN_OPERATOR,
+    NAMED,
+    OPERATOR,
+    Options,
+    annotation,
+)
 from lazyflow.graph.task import HELD, VALUE, Task, attribute_of, place_text, task_name
 from lazyflow.schedulers.core.errors.words import call_text, leaf_text, on_messages, on_pages
 from lazyflow.services import service
@@ -208,7 +215,8 @@ def _apply(func: Callable[[Any, Any], Any], one: Any, other: Any) -> Delayed:
     task._func = func
     task._args = task._inputs = (one, other)
     task._bind = None
-    task._options = OPERATOR
+    is_shown = one._options.hide is not True and other._options.hide is not True
+    task._options = OPERATOR if is_shown else HIDDEN_OPERATOR
     frame = sys._getframe(2)
     task._code = frame.f_code
     task._lasti = frame.f_lasti

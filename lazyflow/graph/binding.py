@@ -80,7 +80,15 @@ from lazyflow.graph.kinds import (
     TUPLE,
     kinds,
 )
-from lazyflow.graph.options import DEFAULT, HIDDEN, NAMED, Options, annotation
+from lazyflow.graph.options import (
+    DEFAULT,
+    HIDDEN,
+    HIDDEN_OPERATOR,
+    NAMED,
+    OPERATOR,
+    Options,
+    annotation,
+)
 from lazyflow.graph.task import Task, height_over, is_hidden
 from lazyflow.services import service
 
@@ -607,6 +615,8 @@ def new_task(
         else:
             task._bind, task._args = None, tuple(binder.template)
         height = height_over(task._inputs)
+    if options.operator and any(x._options.hide is True for x in task._inputs):
+        options = HIDDEN_OPERATOR if options is OPERATOR else options.replace(hide=True)
     task._func = func
     task._options = options
     frame = sys._getframe(depth)

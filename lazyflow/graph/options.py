@@ -225,8 +225,12 @@ OPERATOR = Options(operator=True)
 #: The options of a value that errors, drawings and pages do not show.
 HIDDEN = Options(hide=True)
 
+#: The options of operators on such values, of their attributes and items.
+HIDDEN_OPERATOR = Options(operator=True, hide=True)
+
 _names_of_constants = {
     DEFAULT: "DEFAULT", NAMED: "NAMED", OPERATOR: "OPERATOR", HIDDEN: "HIDDEN",
+    HIDDEN_OPERATOR: "HIDDEN_OPERATOR",
 }
 
 

@@ -109,12 +109,8 @@ def call_arguments(task: Task, given: list[Any]) -> tuple[list[Any], dict[str, A
 
 
 def is_hidden(value: Any) -> bool:
-    """Tell whether something is the result of a task that hides it, or an item of one."""
-    while isinstance(value, Task) and value._options.hide is not True:
-        if not value._options.operator or not value._inputs:
-            return False
-        value = value._inputs[0]
-    return isinstance(value, Task)
+    """Tell whether something is the result of a task that is hidden as a whole."""
+    return isinstance(value, Task) and value._options.hide is True
 
 
 def is_leaf(task: Task) -> bool:

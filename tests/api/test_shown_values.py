@@ -212,6 +212,9 @@ HIDDEN_RESULTS = {
     "one of a batch": lambda call: lazyflow.map(call, [1, 2], ["SECRET"] * 2, batch=2)[0],
     "an item": lambda call: call(1, ["SECRET"])[0],
     "a persisted item": lambda call: lazyflow.persist(call(1, [["SECRET"]])[0])[0][0],
+    "an item of an item": lambda call: call(1, [["SECRET"]])[0][0],
+    "an operator": lambda call: call(1, "SEC") + "RET",
+    "the second operand": lambda call: delayed(str)("") + call(1, "SECRET"),
     "a value": lambda call: lazyflow.persist(delayed("SECRET", hide=True))[0],
     "a fold": lambda call: lazyflow.tree_reduce(delayed(operator.add, hide=True), ["SEC", "RET"]),
 }
