@@ -615,8 +615,11 @@ def new_task(
         else:
             task._bind, task._args = None, tuple(binder.template)
         height = height_over(task._inputs)
-    if options.operator and any(x._options.hide is True for x in task._inputs):
-        options = HIDDEN_OPERATOR if options is OPERATOR else options.replace(hide=True)
+    if options.operator:
+        for x in task._inputs:  # any() would take as long as the rest of an operator
+            if x._options.hide is True:
+                options = HIDDEN_OPERATOR if options is OPERATOR else options.replace(hide=True)
+                break
     task._func = func
     task._options = options
     frame = sys._getframe(depth)
